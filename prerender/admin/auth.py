@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterable
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -22,7 +21,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from prerender.admin.problem_details import problem
 from prerender.admin.token_file import TokenFile
-from prerender.urls.hosts import is_loopback
+from prerender.urls.hosts import is_address, is_loopback
 
 COOKIE = "prerender_admin"
 SESSION_SECONDS = 12 * 3600
@@ -117,7 +116,7 @@ class AdminAuth:
         """Why a request may be forged by another site in the user's browser, or ''."""
         host = _name(f"//{request.host}")
         # With a token, any IP address is allowed as Host: DNS rebinding needs a name.
-        if not self._is_ours(host) and not (self.needs_token and _is_address(host)):
+        if not self._is_ours(host) and not (self.needs_token and is_address(host)):
             return f"unknown Host {request.host!r}: add it to [admin] hosts"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             if request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate":
@@ -151,11 +150,3 @@ def _name(url: str) -> str:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
         return ""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -1,9 +1,8 @@
 """The host names that get snapshots. Pure."""
 
 from functools import lru_cache
-from ipaddress import ip_address
 
-from prerender.urls.hosts import Hosts, normalized
+from prerender.urls.hosts import Hosts, is_address, normalized
 
 _REMEMBERED = 256
 
@@ -29,16 +28,5 @@ class SiteHosts:
     def _is_own(self, host: str) -> bool:
         name = normalized(host if host.endswith("]") else host.rpartition(":")[0] or host)
         return (
-            "." not in name
-            or name == self._site
-            or _is_address(name)
-            or self._listed.named(name, 0)
+            "." not in name or name == self._site or is_address(name) or self._listed.named(name, 0)
         )
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -116,6 +116,13 @@ class Hosts:
         return any(address in network for network in self._networks)
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, without brackets."""
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address (with or without brackets) or name is loopback."""
     try:
