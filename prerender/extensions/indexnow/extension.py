@@ -16,12 +16,8 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         yield
         return
     proxy.respond = KeyFile(settings.key, proxy.respond)
-    async with IndexNow.open(
-        proxy.settings.public_url,
-        settings.key,
-        settings.endpoint,
-        settings.interval,
-        volatile=[re.compile(pattern) for pattern in proxy.settings.snapshot.volatile],
-    ) as indexnow:
-        proxy.snapshots.when_stored(indexnow.stored)
+    volatile = [re.compile(pattern) for pattern in proxy.settings.snapshot.volatile]
+    indexnow = IndexNow(proxy.settings.public_url, settings, volatile=volatile)
+    proxy.snapshots.when_stored(indexnow.stored)
+    async with indexnow.submitting():
         yield

@@ -19,6 +19,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from prerender.background import running
+from prerender.config.settings import IndexNow as IndexNowSettings
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
@@ -46,28 +47,24 @@ log = structlog.get_logger(__name__)
 
 
 class IndexNow:
-    """Submits pages of the site at ``public`` to ``endpoint``, at most every ``interval`` seconds.
+    """Submits changed pages of the site at ``public``, each at most every ``same_page`` seconds.
 
-    Use it with ``async with IndexNow.open(...)``.
+    ``volatile``: what counts as no change.
     """
 
     def __init__(
         self,
-        session: ClientSession,
         public: URL,
-        key: str,
-        endpoint: str,
-        interval: float,
+        settings: IndexNowSettings,
         *,
         same_page: float = SAME_PAGE_SECONDS,
         volatile: Sequence[re.Pattern[str]] = (),
     ) -> None:
-        self._session = session
         self._site = str(public.origin())
         self._host = authority(public)
-        self._key = key
-        self._endpoint = URL(endpoint, encoded=True)
-        self._interval = interval
+        self._key = settings.key
+        self._endpoint = URL(settings.endpoint, encoded=True)
+        self._interval = settings.interval
         self._same_page = same_page
         self._volatile = volatile
         self._compared: asyncio.Queue[tuple[Target, Snapshot, Snapshot]] = asyncio.Queue(
@@ -80,36 +77,22 @@ class IndexNow:
         self._changed = asyncio.Event()
         self._failures = 0
 
-    @classmethod
     @asynccontextmanager
-    async def open(
-        cls,
-        public: URL,
-        key: str,
-        endpoint: str,
-        interval: float,
-        *,
-        same_page: float = SAME_PAGE_SECONDS,
-        volatile: Sequence[re.Pattern[str]] = (),
-    ) -> AsyncIterator["IndexNow"]:
-        """Start it. On exit, pending URLs are submitted once more, with a short timeout."""
-        async with ClientSession(
-            cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
-        ) as session:
-            indexnow = cls(
-                session, public, key, endpoint, interval, same_page=same_page, volatile=volatile
-            )
+    async def submitting(self) -> AsyncIterator[None]:
+        """Submit while the context is open, and once more at its end, with a short timeout."""
+        timeout = ClientTimeout(total=_TIMEOUT_SECONDS)
+        async with ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout) as session:
             try:
                 async with (
-                    running(indexnow._work(), "indexnow"),
-                    running(indexnow._compare(), "indexnow comparisons"),
+                    running(self._work(session), "indexnow"),
+                    running(self._compare(), "indexnow comparisons"),
                 ):
-                    yield indexnow
+                    yield
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_LAST_SECONDS):
-                            await indexnow._compared.join()
+                            await self._compared.join()
             finally:
-                await indexnow._finish()
+                await self._finish(session)
 
     def stored(self, target: Target, before: Snapshot | None, snapshot: Snapshot) -> None:
         """Note that a snapshot was stored, and which one it replaces.
@@ -153,13 +136,13 @@ class IndexNow:
             log.warning("indexnow_queue_full")
         self._changed.set()
 
-    async def _work(self) -> None:
+    async def _work(self, session: ClientSession) -> None:
         pause = self._interval
         while True:
             await self._some_due()
             # Batch changes that happen at about the same time.
             await asyncio.sleep(pause)
-            retry = await self._submit(self._due())
+            retry = await self._submit(session, self._due())
             pause = self._interval if retry is None else max(self._interval, retry)
 
     async def _some_due(self) -> None:
@@ -178,7 +161,7 @@ class IndexNow:
         now = time.monotonic()
         return [url for url, due in self._waiting.items() if due <= now][:MOST_AT_ONCE]
 
-    async def _submit(self, urls: list[str]) -> float | None:
+    async def _submit(self, session: ClientSession, urls: list[str]) -> float | None:
         """Submit a batch. Returns the seconds until the next attempt, or None on success."""
         # Removed before sending: pages that change meanwhile wait for the next batch.
         now = time.monotonic()
@@ -187,13 +170,13 @@ class IndexNow:
             self._submitted[url] = now
         pause: float | None = 0.0
         try:
-            pause = await self._send(urls)
+            pause = await self._send(session, urls)
         finally:
             if pause is not None:
                 self._waiting = OrderedDict.fromkeys(urls, now) | self._waiting
         return pause
 
-    async def _send(self, urls: list[str]) -> float | None:
+    async def _send(self, session: ClientSession, urls: list[str]) -> float | None:
         body = {
             "host": self._host,
             "key": self._key,
@@ -202,7 +185,7 @@ class IndexNow:
         }
         fields = {"Content-Type": "application/json; charset=utf-8"}
         try:
-            async with self._session.post(
+            async with session.post(
                 self._endpoint, data=json.dumps(body), headers=fields, allow_redirects=False
             ) as response:
                 status, after = response.status, response.headers.get("Retry-After", "")
@@ -227,11 +210,11 @@ class IndexNow:
         log.warning("indexnow_unreachable", reason=reason, again_in_seconds=round(pause, 1))
         return pause
 
-    async def _finish(self) -> None:
+    async def _finish(self, session: ClientSession) -> None:
         if urls := self._due():
             try:
                 async with asyncio.timeout(_LAST_SECONDS):
-                    await self._submit(urls)
+                    await self._submit(session, urls)
             except TimeoutError:
                 log.warning("indexnow_not_submitted", count=len(urls))
 

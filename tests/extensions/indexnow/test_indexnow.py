@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from prerender.config.settings import IndexNow as Settings
 from prerender.extensions.indexnow.indexnow import IndexNow
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
@@ -61,9 +62,9 @@ async def telling(
     engine: SearchEngine, interval: float = 0.05, same_page: float = 60.0
 ) -> AsyncIterator[IndexNow]:
     volatile = [re.compile("build [0-9]")]
-    async with IndexNow.open(
-        PUBLIC, KEY, engine.url, interval, same_page=same_page, volatile=volatile
-    ) as told:
+    settings = Settings(key=KEY, endpoint=engine.url, interval=interval)
+    told = IndexNow(PUBLIC, settings, same_page=same_page, volatile=volatile)
+    async with told.submitting():
         yield told
 
 
