@@ -38,11 +38,18 @@ local function close()
   end
 end
 """
-_LIST = """
-local found = {}
+# A slow job outlives the time for which ended ones are kept.
+_LIST = f"""
+local found = {{}}
 for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local key = KEYS[1] .. ':' .. id
-  found[#found + 1] = {redis.call('HGETALL', key), redis.call('ZCARD', key .. ':todo')}
+  local state = redis.call('HGET', key, 'state')
+  if state == 'reading' or state == 'running' then
+    for _, one in ipairs({{KEYS[1], key, key .. ':todo', key .. ':pages'}}) do
+      redis.call('EXPIRE', one, {_KEPT})
+    end
+  end
+  found[#found + 1] = {{redis.call('HGETALL', key), redis.call('ZCARD', key .. ':todo')}}
 end
 return found
 """
@@ -182,7 +189,9 @@ class RedisJobs:
     async def rows(
         self, job: str, outcome: str, cursor: str, most: int
     ) -> tuple[list[Row], str | None]:
-        """Pages in no order; the cursor is that of HSCAN."""
+        """Pages in no order; the cursor is that of HSCAN. Raises ValueError for another one."""
+        if len(cursor) > 20 or not f"0{cursor}".isdecimal() or int(f"0{cursor}") >= 2**64:
+            raise ValueError("cursor: invalid for this list")
         found: list[Row] = []
         place = int(cursor or 0)
         until = time.monotonic() + EXTENSION_SECONDS

@@ -48,7 +48,8 @@ from prerender.snapshots.target import Target
 # Between two starts: the first one counts among the pages in use by then.
 _NEXT_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
-_IDLE_SECONDS = 2.0
+# For jobs of other replicas; one's own wake it.
+_IDLE_SECONDS = 10.0
 _STORE_AWAY_SECONDS = 2.0
 # Between two pages of low priority, while the CPUs are busy.
 _LOW_SECONDS = 5.0
@@ -239,8 +240,10 @@ class Worker:
         if entry is not None and is_fresh(entry.expires, now) and entry.rendered >= page.since:
             await self._finish(job.id, page, _found(job, entry.rendered), entry.snapshot.status)
             return False
-        render = self._snapshots.render_since(target, page.since)
-        if render is None:  # for a client
+        render = None
+        if target.key not in self._running:  # also while one that gave way is put back
+            render = self._snapshots.render_since(target, page.since)
+        if render is None:  # for a client, or another job
             await self._jobs.kept.put_back(job.id, page, _AGAIN_SECONDS)
             return False
         task = asyncio.create_task(self._wait(job, page, target, render), name=f"job: {target.url}")

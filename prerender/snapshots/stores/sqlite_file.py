@@ -54,7 +54,8 @@ class SQLiteFile:
                 # Busy and full files are OperationalError.
                 if type(error) is sqlite3.DatabaseError and self.file:
                     _set_aside(self.file, str(error))
-                raise StoreError(str(error)) from error
+                name = f"{self.file.name}: " if self.file else ""
+                raise StoreError(f"{name}{error}") from error
 
         async with self._one:
             return await asyncio.to_thread(do)

@@ -11,9 +11,16 @@ import pytest
 
 from prerender.errors import StoreError
 from prerender.extensions.jobs.file import FileJobs
-from prerender.extensions.jobs.job import Job, JobStore, PageResult, Progress, Waiting
+from prerender.extensions.jobs.job import (
+    KEPT_SECONDS,
+    Job,
+    JobStore,
+    PageResult,
+    Progress,
+    Waiting,
+)
 from prerender.extensions.jobs.redis import RedisJobs
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_server
 
 JOB = Job("1", 1_700_000_000.0, priority="low")
 LONG = 100.0
@@ -145,6 +152,29 @@ async def test_a_job_of_another_release_is_passed_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("INSERT INTO jobs (id, job, state) VALUES ('2', '{\"id\": 2}', 'running')")
     assert (await only(kept)).job == JOB
+
+
+async def test_a_job_is_kept_as_long_as_it_runs_and_ended_ones_expire(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis:
+        kept = RedisJobs(redis.url, "{x:jobs}")
+        await kept.add(JOB)
+        await kept.add_pages("1", [("/a", 0.0)])
+        names = sorted(await redis.client.keys("*"))
+        assert names == [b"{x:jobs}", b"{x:jobs}:1", b"{x:jobs}:1:pages", b"{x:jobs}:1:todo"]
+
+        async def times() -> list[int]:
+            for name in names:
+                await redis.client.expire(name, 60)
+            await kept.jobs()
+            return [await redis.client.ttl(name) for name in names]
+
+        assert min(await times()) > KEPT_SECONDS
+        for cursor in ("x", "/a", "9" * 20, "9" * 5000):
+            with pytest.raises(ValueError, match="cursor: invalid for this list"):
+                await kept.rows("1", "", cursor, 1)
+        await kept.cancel("1")
+        assert max(await times()) <= 60
+        await kept.close()
 
 
 async def test_faults(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from prerender.errors import NotRenderable, OriginError
 from prerender.extensions.jobs import jobs as jobs_module
 from prerender.extensions.jobs import worker as worker_module
 from prerender.extensions.jobs.file import FileJobs
-from prerender.extensions.jobs.job import JobStore, Progress
+from prerender.extensions.jobs.job import JobStore, Progress, Waiting
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs, since
 from prerender.extensions.jobs.redis import RedisJobs
 from prerender.extensions.jobs.worker import Worker
@@ -184,6 +184,31 @@ async def test_overlapping_jobs_render_a_page_once(replica: Replica) -> None:
         await replica.done(job)
     # A render that began after both were created is for both.
     assert sorted(replica.renders.rendered) == ["/a", "/b", "/c"]
+
+
+async def test_a_page_that_gives_way_is_not_started_before_it_is_put_back(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, put_back = asyncio.Event(), replica.jobs.kept.put_back
+    late: list[str] = []
+
+    async def put_back_late(job: str, page: Waiting, seconds: float) -> None:
+        late.append(job)
+        await slow.wait()
+        await put_back(job, page, seconds)
+
+    replica.renders.gate.clear()
+    one = (await replica.jobs.create(listed("/a"))).id
+    await until(lambda: replica.renders.running == 1)
+    monkeypatch.setattr(replica.jobs.kept, "put_back", put_back_late)
+    assert replica.cached.cancel_refresh(target("/a").key)
+    two = (await replica.jobs.create(listed("/a"), priority="high")).id
+    await until(lambda: late == [one, two])
+    assert replica.renders.running == 0
+    slow.set()
+    replica.renders.gate.set()
+    for job in (one, two):
+        assert (await replica.done(job)).outcomes == {"rendered": 1}
 
 
 async def test_high_priority_comes_first_and_equals_take_turns(replica: Replica) -> None:
