@@ -1,9 +1,13 @@
 """Work in the background of a context."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -32,3 +36,29 @@ async def finishing(
         await asyncio.wait([task], timeout=seconds)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def repeating(
+    do: Callable[[], Awaitable[None]], name: str, every_seconds: float, last_seconds: float = 0.0
+) -> AsyncIterator[None]:
+    """Call ``do`` again and again while the context is open, and once more at its end, if that takes no
+    longer than ``last_seconds``. Errors are logged."""
+    stopped = asyncio.Event()
+
+    async def once() -> None:
+        try:
+            await do()
+        except Exception:
+            log.exception("background_failed", name=name)
+
+    async def work() -> None:
+        while not stopped.is_set():
+            await once()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_seconds):
+                    await stopped.wait()
+        await once()
+
+    async with finishing(work(), name, stopped.set, last_seconds):
+        yield

@@ -4,13 +4,12 @@ It is stored as one note: for each learner, subjects and when each was last seen
 Replicas that write at the same time overwrite each other, and add their part with the next exchange.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from prerender.background import running
+from prerender.background import repeating
 from prerender.snapshots import steady_clock
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
@@ -47,13 +46,8 @@ class Learned:
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
         """Share it while the context is open."""
-        async with running(self._share(), "what was learned"):
+        async with repeating(self.exchange, "what was learned", EVERY_SECONDS):
             yield
-
-    async def _share(self) -> None:
-        while True:
-            await self.exchange()
-            await asyncio.sleep(EVERY_SECONDS)
 
     async def exchange(self) -> None:
         """Learn from the others once, and add what they do not know."""

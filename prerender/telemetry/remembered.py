@@ -17,7 +17,7 @@ from cachetools import Cache
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from prerender.background import running
+from prerender.background import repeating
 from prerender.telemetry.scraped_metrics import gauge
 
 _EVERY_SECONDS = 60.0
@@ -56,15 +56,14 @@ class Remembered(Collector):
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
         """Measure while the context is open."""
-        async with running(self._measure(), "remembered bytes"):
-            yield
-
-    async def _measure(self) -> None:
         # All of them exist once the proxy is built.
         caches = _lru_caches((*self._holders.values(), *self._users))
-        while True:
+
+        async def measure() -> None:
             self._sizes = await asyncio.to_thread(self._measured, caches)
-            await asyncio.sleep(self._every_seconds)
+
+        async with repeating(measure, "remembered bytes", self._every_seconds):
+            yield
 
     def _measured(self, caches: Iterable[object]) -> dict[tuple[str, ...], float]:
         sizes: dict[tuple[str, ...], float] = {

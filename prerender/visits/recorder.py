@@ -17,6 +17,7 @@ import structlog
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.background import repeating
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
@@ -126,7 +127,6 @@ class Visits:
         self._cells = 0
         self._pruned = 0
         self._stored: deque[tuple[float, Target, Snapshot]] = deque(maxlen=_MOST_STORED)
-        self._stop = asyncio.Event()
         self._path = lru_cache(maxsize=4096)(
             lambda path: (section_of(path), _storable(clean(path)))
         )
@@ -140,25 +140,11 @@ class Visits:
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[None]:
         """Write what was counted while the context is open, and the rest at its end."""
-        task = asyncio.create_task(self._write_on(), name="visits of crawlers")
         try:
-            yield
+            async with repeating(self.write, "visits of crawlers", EVERY_SECONDS, _LAST_SECONDS):
+                yield
         finally:
-            self._stop.set()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_SECONDS):
-                    await task
             await self.store.close()
-
-    async def _write_on(self) -> None:
-        while not self._stop.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_SECONDS):
-                    await self._stop.wait()
-            try:
-                await self.write()
-            except Exception:
-                log.exception("visits_not_written")
 
     async def write(self) -> None:
         """Write what was counted. What cannot be written is tried again the next time."""

@@ -5,20 +5,19 @@ read pages without a language and without any of their files. Addresses are not 
 those of this process, and of the ones before if there is a store.
 """
 
-import asyncio
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from cachetools import LRUCache
 from pydantic import TypeAdapter
 
-from prerender.background import running
+from prerender.background import repeating
 from prerender.crawlers.known import Crawler
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
@@ -137,18 +136,9 @@ class Bots:
     async def storing(self, notes: Notes) -> AsyncIterator[None]:
         """Take over the bots of the process before, and write them while the context is open."""
         self._load(await notes.get(_KEY))
-        try:
-            async with running(self._write_on(notes), "unknown bots"):
-                yield
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_SECONDS):
-                    await self._write(notes)
-
-    async def _write_on(self, notes: Notes) -> None:
-        while True:
-            await asyncio.sleep(_EVERY_SECONDS)
-            await self._write(notes)
+        write = partial(self._write, notes)
+        async with repeating(write, "unknown bots", _EVERY_SECONDS, _LAST_SECONDS):
+            yield
 
     async def _write(self, notes: Notes) -> None:
         bots = self.found()

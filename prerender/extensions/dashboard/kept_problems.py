@@ -7,10 +7,10 @@ replicas that write at the same moment may lose some counts.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 
-from prerender.background import running
+from prerender.background import repeating
 from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
@@ -31,18 +31,8 @@ class KeptProblems:
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[None]:
         """Exchange them while the context is open, and at its end."""
-        try:
-            async with running(self._exchange_on(), "problems of pages"):
-                yield
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_SECONDS):
-                    await self.exchange()
-
-    async def _exchange_on(self) -> None:
-        while True:
-            await self.exchange()
-            await asyncio.sleep(EVERY_SECONDS)
+        async with repeating(self.exchange, "problems of pages", EVERY_SECONDS, _LAST_SECONDS):
+            yield
 
     async def exchange(self) -> None:
         """Read what is stored, and add what is new."""
