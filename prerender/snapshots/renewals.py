@@ -29,7 +29,7 @@ class Renewals:
 class Finding:
     """What asking for the inputs of a snapshot has shown.
 
-    ``same``: all are; ``check``: all are, but a render is due; ``headers``: only headers differ;
+    ``same``: all are; ``check``: it was not asked, a render is due; ``headers``: only headers differ;
     ``doubt``: some could not be had; ``untried``: it was not asked. ``reason``: a code and a URL.
     """
 

@@ -113,7 +113,7 @@ def manifest_of(
             continue
         new = _input(one, may_repeat)
         if is_asset := one.destination in _ASSETS:
-            new = _of_any_page(new, one)
+            new = _of_any_page(new)
         known = found.setdefault(key := (new.key, new.headers), new)
         if known.fingerprint[:2] != new.fingerprint[:2]:
             raise Ineligible(Reason.VARYING, one.url)
@@ -160,10 +160,9 @@ def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
     return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
 
 
-def _of_any_page(asset: Input, one: Exchange) -> Input:
+def _of_any_page(asset: Input) -> Input:
     """The same for all pages: from the site, not from this page, unless the response varies by it."""
-    assert one.received is not None
-    if "referer" in members(", ".join(one.received.headers.getall("Vary", ()))):
+    if asset.varies_by_page:
         return asset
     headers = (
         (name, f"{split_url(value)[0]}/" if name.lower() == "referer" else value)

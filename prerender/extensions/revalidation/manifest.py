@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 from prerender.gateway.document import Document
 from prerender.gateway.received import Received, digest_of
 from prerender.http.caching import Headers
+from prerender.http.fields import members
 from prerender.snapshots.strict_json import read
 
 _VERSION = 1
@@ -36,6 +37,7 @@ _OBEYED = re.compile(
     r"|service-worker-allowed"
 )
 _SET_COOKIE = "set-cookie"
+_VARY = "vary"
 # With these, a request is conditional or for a part already.
 _CONDITIONS = frozenset(
     {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
@@ -49,7 +51,8 @@ class BadManifest(ValueError):
 
 
 class Fingerprint(NamedTuple):
-    """What counts of a response. ``headers``: names and hashes of values; an ignored one has ''."""
+    """What counts of a response. ``headers``: names and hashes of values, but the whole value of Vary;
+    an ignored one has ''."""
 
     status: int
     digest: str
@@ -72,6 +75,20 @@ class Input:
     def key(self) -> tuple[str, str, str]:
         """Identifies the request among those of a page."""
         return self.method, self.url, self.body
+
+    @property
+    def varies_by_page(self) -> bool:
+        """Whether the response depends on which page requests it (RFC 9110 section 12.5.5)."""
+        vary = dict(self.fingerprint.headers).get(_VARY, "")
+        return bool(members(vary) & {"referer", "*"})
+
+    @cached_property
+    def of_any_page(self) -> "Input":
+        """The same for all pages: without the Referer, unless the response varies by it."""
+        if self.varies_by_page:
+            return self
+        headers = tuple(one for one in self.headers if one[0].lower() != "referer")
+        return replace(self, headers=headers)
 
     @property
     def request_headers(self) -> CIMultiDict[str]:
@@ -194,9 +211,17 @@ def _hashes(headers: Headers) -> Pairs:
         if lower not in _UNCOUNTED:
             values.setdefault(lower, []).append(value)
     return tuple(
-        (name, xxhash.xxh3_64_hexdigest("\n".join(found).encode("utf-8", "surrogatepass"))[:8])
+        (name, _ascii(", ".join(found)) if name == _VARY else _hash("\n".join(found)))
         for name, found in sorted(values.items())
     )
+
+
+def _ascii(value: str) -> str:
+    return value.encode("ascii", "replace").decode()
+
+
+def _hash(value: str) -> str:
+    return xxhash.xxh3_64_hexdigest(value.encode("utf-8", "surrogatepass"))[:8]
 
 
 class _Row(NamedTuple):

@@ -131,8 +131,10 @@ class Revalidator:
         state = old.renewals
         if why := self._hindrance(target.url, old, now):
             finding = Finding("untried", why)
+        elif state is None or schedule.is_check_due(state, now, self.max_age):
+            # The manifest of the render will show whether the inputs are the same.
+            finding = Finding("check")
         else:
-            assert state is not None
             before = CURRENT.get()
             if before is not None and before.own:
                 # Nothing of the client's request may reach the origin, as in a render.
@@ -141,8 +143,6 @@ class Revalidator:
                 finding = await self._found(target, old.snapshot, generation)
             finally:
                 CURRENT.set(before)
-            if finding.result == "same" and schedule.is_check_due(state, now, self.max_age):
-                finding = Finding("check")
         if finding.result == "same":
             self._documents.forget(target)
         self.results[finding.result, finding.reason.partition(" ")[0]] += 1
@@ -208,7 +208,7 @@ class Revalidator:
 
     def _is_known(self, one: Input, generation: int) -> bool:
         """Whether an input was asked for just now, or is fresh in the asset cache. Raises _Differs."""
-        known = self._shared.get((one, generation))
+        known = self._shared.get((one.of_any_page, generation))
         if known is not None:
             if known.done() and known.result():
                 raise _Differs(known.result(), one.url)
@@ -227,12 +227,12 @@ class Revalidator:
 
     def _share(self, one: Input, generation: int) -> asyncio.Future[str]:
         future = asyncio.get_running_loop().create_future()
-        self._shared[one, generation] = future
+        self._shared[one.of_any_page, generation] = future
         return future
 
     async def _check(self, one: Input, generation: int, budget: "_Budget") -> None:
         """Ask for an input, or wait until another page has. Raises _Differs."""
-        while (asked := self._shared.get((one, generation))) is not None:
+        while (asked := self._shared.get((one.of_any_page, generation))) is not None:
             await asyncio.wait([asked])
             if not asked.cancelled():
                 what = asked.result()
@@ -242,7 +242,7 @@ class Revalidator:
             try:
                 what = await self._ask(one, budget)
             except BaseException:
-                self._shared.pop((one, generation), None)
+                self._shared.pop((one.of_any_page, generation), None)
                 asked.cancel()
                 raise
             asked.set_result(what)
@@ -312,7 +312,7 @@ class Revalidator:
     ) -> Renewals:
         """The state after a render, and counts the check."""
         changed = has_changed(without_volatile(after, before, confirmed=False), after)
-        if finding.result != "check":
+        if finding.result != "check" or changed:
             if not same:
                 return schedule.changed(state, now)
             if finding.result == "changed" or changed:
@@ -323,8 +323,6 @@ class Revalidator:
             self.checks["confirmed"] += 1
             self.sections.checked(target.url, confirmed=True)
             return schedule.confirmed(state, now)
-        if not same and changed:
-            return schedule.changed(state, now)  # in the meantime
         self.checks["unsteady" if same else "wrong"] += 1
         self.sections.checked(target.url, confirmed=False)
         reason = Reason.REQUESTS if requests != others else Reason.WRONG

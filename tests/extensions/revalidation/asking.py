@@ -58,6 +58,10 @@ class Asker:
     async def ask(self, kept: Kept) -> Finding:
         """Ask for the inputs of a page, without what was learned for other pages."""
         self.generation += 1
+        return await self.ask_soon(kept)
+
+    async def ask_soon(self, kept: Kept) -> Finding:
+        """Ask for the inputs of a page that no other page had just now."""
         now = steady_clock.now()
         return await self.revalidator.ask(kept.target, kept, now, self.generation)
 

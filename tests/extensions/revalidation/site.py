@@ -118,6 +118,8 @@ class Site:
             response = web.Response(text=texts[path])
             if path == "/data/counted":
                 response.headers["X-Total-Count"] = say("header")
+            if path == "/data/sync":
+                response.headers["Vary"] = "Accept, Referer"
             return response
         files = {
             "/classic.js": CLASSIC.replace("CLASSIC", say("classic")),
@@ -125,7 +127,7 @@ class Site:
             "/nested.js": NESTED.replace("NESTED", say("nested")),
             "/worker.js": WORKER.replace("WORKER", say("worker")),
             "/style.css": f"@import '/imported.css'; .styled {{ --own: {say('style')} }}",
-            "/imported.css": f".styled {{ --imported: {say('imported')} }}",
+            "/imported.css": f".styled {{ --imported: {say('imported')} }} /* {say('comment')} */",
         }
         if path in files:
             kind = "text/css" if path.endswith("css") else "text/javascript"

@@ -1,8 +1,12 @@
 """Every change of an input is noticed, and nothing else is taken for one."""
 
+import pytest
+
+from prerender.extensions.revalidation import revalidator
 from prerender.extensions.revalidation.eligibility import Reason
 from prerender.extensions.revalidation.manifest import decode
-from tests.extensions.revalidation.asking import asking
+from prerender.snapshots.renewals import Finding
+from tests.extensions.revalidation.asking import TRUSTED, asking
 from tests.extensions.revalidation.site import INPUTS, Site
 
 
@@ -29,6 +33,22 @@ async def test_every_change_of_an_input_is_noticed() -> None:
             assert (await asker.ask(kept)).result == "same", name
 
 
+async def test_pages_share_what_does_not_vary_by_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revalidator, "_SHARED_SECONDS", 60.0)
+    site = Site()
+    async with asking(site.application()) as asker:
+        pages = [await asker.render(f"/page?{number}") for number in range(3)]
+        site.asked.clear()
+        assert (await asker.ask(pages[0])).result == "same"
+        assert {(await asker.ask_soon(page)).result for page in pages[1:]} == {"same"}
+        assert site.asked["/page"] == len(pages)
+        assert site.asked["/data/sync"] == len(pages)
+        assert site.asked["/data/plain"] == 1
+        site.versions["plain"] += 1
+        found = [await asker.ask(pages[0]), await asker.ask_soon(pages[1])]
+        assert [one.result for one in found] == ["changed", "changed"]
+
+
 async def test_headers_that_always_differ_are_ignored_after_a_check() -> None:
     site = Site()
 
@@ -51,6 +71,22 @@ async def test_headers_that_always_differ_are_ignored_after_a_check() -> None:
         assert (await asker.ask(kept)).result == "same"
 
 
+async def test_a_check_of_a_page_that_has_changed_says_nothing_about_renewals() -> None:
+    site = Site()
+    async with asking(site.application()) as asker:
+        kept = await asker.render("/page")
+        site.versions["plain"] += 1
+        kept = await asker.check(kept, Finding("check"))
+        assert kept.renewals is not None
+        assert (kept.renewals.confirmed, kept.renewals.why) == (TRUSTED, "")
+        # Another style sheet, with which the page looks the same to a crawler.
+        site.versions["comment"] += 1
+        kept = await asker.check(kept, Finding("check"))
+        assert kept.renewals is not None
+        assert (kept.renewals.confirmed, kept.renewals.futile) == (TRUSTED, 1)
+        assert sum(asker.revalidator.checks.values()) == 0
+
+
 async def test_what_no_request_shows_is_found_by_checks() -> None:
     site = Site()
     async with asking(site.application()) as asker:
@@ -61,7 +97,7 @@ async def test_what_no_request_shows_is_found_by_checks() -> None:
             kept = await asker.render(page)
             found = await asker.ask(kept)
             assert found.result == "same"
-            kept = await asker.check(kept, type(found)("check"))
+            kept = await asker.check(kept, Finding("check"))
             assert kept.renewals is not None
             assert kept.renewals.why == reason
             again = await asker.ask(kept)

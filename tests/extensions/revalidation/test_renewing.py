@@ -137,6 +137,13 @@ async def test_a_change_is_rendered(shop: Shop) -> None:
     assert is_renewed(await shop.crawl())
 
 
+async def test_a_check_requests_what_a_render_requests(shop: Shop) -> None:
+    await shop.crawl()
+    first = shop.requests.copy()
+    await shop.crawl()
+    assert shop.requests - first == first
+
+
 async def test_a_failing_site_leaves_the_old_snapshot(shop: Shop) -> None:
     rendered = await shop.trusted()
     shop.down = True
