@@ -1,13 +1,17 @@
 """The cost of keeping a site fresh: with renewals without rendering, and with a render each time.
 
-    .venv/bin/python benchmarks/revalidation.py [--pages 2000] [--at-once 8] [--node-modules FOLDER]
+    .venv/bin/python benchmarks/revalidation.py [--pages 2000] [--at-once 8] [--turns 4]
+        [--node-modules FOLDER]
+    .venv/bin/python benchmarks/revalidation.py --days 3 [--pages 150] [--at-once 8]
 
 The site is an application of tests/sites/frameworks, whose pages get their data from an API. At first
-each page is rendered, and its next two renewals are checked by rendering. Then in each of four turns
-2 % of the pages change, all snapshots expire, and a crawler requests every page, from each of the two
-proxies: three turns of renewals, and one in which each page is checked by rendering. Prerender, which
-renders each page again, renders some of them in each turn. CPU time is that of a server and browser.
-Requires Chromium.
+each page is rendered, by the two proxies in turns of a few pages, and its next two renewals are checked
+by rendering. Then in each turn 2 % of the pages change, all snapshots expire, and a crawler requests
+every page, from each of the two proxies: three turns of renewals, and one in which each page is checked
+by rendering. Prerender, which renders each page again, renders some of them in each turn.
+
+With ``--days``, snapshots expire every hour of a few seconds, so all checks of these days are included.
+CPU time is that of a server and browser. Requires Chromium.
 """
 
 import argparse
@@ -15,6 +19,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +33,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.sites.frameworks import origin as frameworks
 
 _CHANGED = 50  # one page in so many
-_CHECKED_ROUNDS = 3
-_TURNS = 4
+# Renewals wait for the origin: clients for each page of the browser.
+_CLIENTS = 3
+# Misses are compared in turns of so many pages.
+_BLOCK = 25
 _MOST_OF_RIVAL = 200
+_HOURS = 24
+# An hour takes so many seconds per page.
+_HOUR = 0.05
 _PATH = "/react18/birds/"
 PUBLIC = "https://www.example.com"
 
@@ -88,7 +98,12 @@ class Proxy:
 
 
 async def started(
-    stack: AsyncExitStack, client: ClientSession, *, revalidate: bool, at_once: int
+    stack: AsyncExitStack,
+    client: ClientSession,
+    *,
+    revalidate: bool,
+    at_once: int,
+    day: float = 86400,
 ) -> Proxy:
     """Start a proxy in front of its own origin."""
     site = Site()
@@ -98,6 +113,7 @@ async def started(
         "SITE_URL": PUBLIC,
         "ADMIN_PORT": str(admin),
         "CACHE_REVALIDATE": str(revalidate).lower(),
+        "CACHE_MAX_AGE_WITHOUT_RENDER": str(day),
         "BROWSER_PAGES": str(at_once),
         "RENDER_TIMEOUT": "60",
     }
@@ -131,69 +147,133 @@ class Costs:
 
 
 async def crawled(
-    side: Renderer, site: Site, pages: int, at_once: int
+    side: Renderer, site: Site, pages: Iterable[int], at_once: int
 ) -> tuple[dict[int, str], Costs]:
-    """Request the first pages. Returns their snapshots, and the costs."""
+    """Request pages. Returns their snapshots, and the costs."""
     found: dict[int, str] = {}
-    numbers = iter(range(1, pages + 1))
+    left = iter(pages)
 
     async def crawl() -> None:
-        for number in numbers:
+        for number in left:
             found[number] = await side.html(f"{_PATH}{number}")
 
     site.requests.clear()
     cpu, began = cpu_seconds(side), time.monotonic()
-    await asyncio.gather(*(crawl() for _ in range(at_once)))
+    await asyncio.gather(*(crawl() for _ in range(_CLIENTS * at_once)))
     seconds = time.monotonic() - began
     await asyncio.sleep(1)  # until the pages of the browser are clean
-    return found, Costs(pages, cpu_seconds(side) - cpu, seconds, site.requests.total())
+    return found, Costs(len(found), cpu_seconds(side) - cpu, seconds, site.requests.total())
 
 
-async def main(pages: int, at_once: int, modules: Path | None) -> None:
-    """Measure and print."""
+def make_birds(pages: int) -> None:
+    """Let the site have so many pages."""
     frameworks.BIRDS[:] = [
         {"id": n, "name": f"Bird {n}", "latin": f"Avis {n}", "span": 10 + n % 200}
         for n in range(1, pages + 1)
     ]
+
+
+def change(pages: int, turn: int) -> str:
+    """Change some pages. Returns what they show."""
+    mutation = f"Avis mutata {turn}"
+    for number in range(turn % pages, pages, _CHANGED):
+        frameworks.BIRDS[number]["latin"] = mutation
+    return mutation
+
+
+async def turns(pages: int, at_once: int, count: int, modules: Path | None) -> None:
+    """Let all snapshots expire a few times."""
+    make_birds(pages)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ClientSession(cookie_jar=DummyCookieJar()))
         proxies = {
             "with revalidation": await started(stack, client, revalidate=True, at_once=at_once),
             "without": await started(stack, client, revalidate=False, at_once=at_once),
         }
-        rival, its_site = None, Site()
+        rival = None
         if modules is not None:
+            its_site = Site()
             origin = await its_site.running(stack)
             starting = prerender(client, origin, modules, first=f"{_PATH}1")
-            rival = await stack.enter_async_context(starting)
-        for number in range(_CHECKED_ROUNDS):
-            for name, side in proxies.items():
-                if number and name == "without":
-                    continue
+            rival = await stack.enter_async_context(starting), its_site
+        await _misses(proxies, pages, at_once)
+        await _checked(proxies["with revalidation"], pages, at_once)
+        await _turns(proxies, pages, at_once, count, rival)
+
+
+async def _misses(proxies: dict[str, Proxy], pages: int, at_once: int) -> None:
+    total = {name: Costs() for name in proxies}
+    order = list(proxies)
+    for first in range(1, pages + 1, _BLOCK):
+        for name in order:
+            side = proxies[name]
+            block = range(first, min(first + _BLOCK, pages + 1))
+            total[name] += (await crawled(side, side.site, block, at_once))[1]
+        order.reverse()
+    for name, cost in total.items():
+        print(f"misses, {name}: {cost}", flush=True)
+
+
+async def _checked(side: Proxy, pages: int, at_once: int) -> None:
+    for number in range(2):
+        await side.expire()
+        side.results.clear()
+        _, cost = await crawled(side, side.site, range(1, pages + 1), at_once)
+        print(f"check {number + 1}: {dict(side.results)}, {cost}", flush=True)
+
+
+async def days(pages: int, at_once: int, count: int) -> None:
+    """Let all snapshots expire every hour."""
+    make_birds(pages)
+    everything = range(1, pages + 1)
+    hour = _HOUR * pages
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ClientSession(cookie_jar=DummyCookieJar()))
+        side, other = [
+            await started(stack, client, revalidate=revalidate, at_once=at_once, day=_HOURS * hour)
+            for revalidate in (True, False)
+        ]
+        for one in (side, other):
+            await crawled(one, one.site, everything, at_once)
+        for day in range(count):
+            side.results.clear()
+            total = Costs()
+            for turn in range(day * _HOURS, (day + 1) * _HOURS):
+                until = time.monotonic() + hour
+                change(pages, turn)
                 await side.expire()
-                side.results.clear()
-                _, cost = await crawled(side, side.site, pages, at_once)
-                print(f"round {number + 1}, {name}: {dict(side.results)}, {cost}", flush=True)
-        await _turns(proxies, pages, at_once, rival, its_site)
+                snapshots, cost = await crawled(side, side.site, everything, at_once)
+                total += cost
+                await asyncio.sleep(until - time.monotonic())
+            await other.expire()
+            others, without = await crawled(other, other.site, everything, at_once)
+            same = sum(others[number] == snapshots[number] for number in everything)
+            times = (without.cpu / without.pages) / (total.cpu / total.pages)
+            print(f"day {day + 1}: {dict(side.results)}, {total}")
+            print(f"  without: {without}")
+            print(f"  {times:.1f} times less CPU; {same} of {pages} are the same bytes", flush=True)
 
 
 async def _turns(
-    proxies: dict[str, Proxy], pages: int, at_once: int, rival: Renderer | None, its_site: Site
+    proxies: dict[str, Proxy],
+    pages: int,
+    at_once: int,
+    count: int,
+    rival: tuple[Renderer, Site] | None,
 ) -> None:
     # Of the turns, and of those without checks.
     total = {name: Costs() for name in proxies}
     renewing = {name: Costs() for name in proxies}
     rivals = Costs()
-    for turn in range(_TURNS):
-        mutation = f"Avis mutata {turn}"
-        for number in range(turn % pages, pages, _CHANGED):
-            frameworks.BIRDS[number]["latin"] = mutation
+    everything = range(1, pages + 1)
+    for turn in range(count):
+        mutation = change(pages, turn)
         found: dict[str, dict[int, str]] = {}
         costs: dict[str, Costs] = {}
         for name, side in proxies.items():
             await side.expire()
             side.results.clear()
-            found[name], costs[name] = await crawled(side, side.site, pages, at_once)
+            found[name], costs[name] = await crawled(side, side.site, everything, at_once)
             total[name] += costs[name]
             print(f"turn {turn + 1}, {name}: {dict(side.results)}, {costs[name]}", flush=True)
         ours, others = found.values()
@@ -204,7 +284,8 @@ async def _turns(
             for name, cost in costs.items():
                 renewing[name] += cost
         if rival is not None:
-            snapshots, cost = await crawled(rival, its_site, min(pages, _MOST_OF_RIVAL), at_once)
+            some = everything[:_MOST_OF_RIVAL]
+            snapshots, cost = await crawled(*rival, some, at_once)
             rivals += cost
             complete = sum("Avis" in html for html in snapshots.values())
             print(f"turn {turn + 1}, Prerender: {complete} complete, {cost}", flush=True)
@@ -222,8 +303,14 @@ async def _turns(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pages", type=int, default=2000)
+    parser.add_argument("--pages", type=int)
     parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--days", type=int)
     parser.add_argument("--node-modules", type=Path)
     options = parser.parse_args()
-    uvloop.run(main(options.pages, options.at_once, options.node_modules))
+    pages, at_once = options.pages, options.at_once
+    if options.days:
+        uvloop.run(days(pages or 150, at_once, options.days))
+    else:
+        uvloop.run(turns(pages or 2000, at_once, options.turns, options.node_modules))

@@ -54,6 +54,8 @@ from prerender.snapshots.target import Target
 
 # Requests of one page at once: browsers open six connections to a server.
 _AT_ONCE = 6
+# Snapshots at once for each page of the browser: most have few inputs.
+_PER_PAGE = 3
 # An answer about an input also counts for other pages that need it within this time.
 _SHARED_SECONDS = 2.0
 _MOST_SHARED = 5000
@@ -90,7 +92,8 @@ class Documents(Protocol):
 class Revalidator:
     """Asks through ``egress`` and with the ``assets`` of pages, within the ``limits`` of a render.
 
-    ``seconds``: time limit for all inputs of a page; ``pages``: how many are asked for at once.
+    ``seconds``: time limit for all inputs of a snapshot. Requests are not more at once than those of
+    ``pages`` in a browser.
     ``results``: by result and reason; ``checks``: by result.
     """
 
@@ -115,7 +118,8 @@ class Revalidator:
         self._maker = maker
         self._notes = notes
         self._seconds = seconds
-        self._pages = asyncio.Semaphore(pages)
+        self._snapshots = asyncio.Semaphore(_PER_PAGE * pages)
+        self._requests = asyncio.Semaphore(_AT_ONCE * pages)
         self.max_age = max_age
         self.sections = Sections(clock)
         self.results: Counter[tuple[str, str]] = Counter({("same", ""): 0})
@@ -164,7 +168,7 @@ class Revalidator:
 
     async def _found(self, target: Target, snapshot: Snapshot, generation: int) -> Finding:
         try:
-            async with self._pages, asyncio.timeout(self._seconds):
+            async with self._snapshots, asyncio.timeout(self._seconds):
                 manifest = await self._whole(snapshot.manifest)
                 if manifest.maker != self._maker.name:
                     return Finding("doubt", "maker")
@@ -255,6 +259,7 @@ class Revalidator:
         conditions = one.conditions
         headers.update(conditions)
         async with (
+            self._requests,
             asyncio.timeout(self._limits.request_timeout),
             self._egress.repeat(one.method, one.url, headers, one.body.encode() or None) as asked,
         ):
