@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
 
 import uvloop
@@ -247,11 +248,20 @@ async def days(pages: int, at_once: int, count: int) -> None:
                 await asyncio.sleep(until - time.monotonic())
             await other.expire()
             others, without = await crawled(other, other.site, everything, at_once)
-            same = sum(others[number] == snapshots[number] for number in everything)
+            same = _same(snapshots, others)
             times = (without.cpu / without.pages) / (total.cpu / total.pages)
             print(f"day {day + 1}: {dict(side.results)}, {total}")
             print(f"  without: {without}")
             print(f"  {times:.1f} times less CPU; {same} of {pages} are the same bytes", flush=True)
+
+
+def _same(ours: dict[int, str], others: dict[int, str]) -> int:
+    """How many snapshots are equal. Prints what differs."""
+    for number, html in ours.items():
+        if html != others[number]:
+            left, right = (it.replace("<", "\n<").splitlines() for it in (html, others[number]))
+            print(f"  page {number}:", *unified_diff(left, right, n=0, lineterm=""), sep="\n    ")
+    return sum(html == others[number] for number, html in ours.items())
 
 
 async def _turns(
@@ -277,7 +287,7 @@ async def _turns(
             total[name] += costs[name]
             print(f"turn {turn + 1}, {name}: {dict(side.results)}, {costs[name]}", flush=True)
         ours, others = found.values()
-        same = sum(ours[number] == others[number] for number in ours)
+        same = _same(ours, others)
         changed = sum(mutation in html for html in ours.values())
         print(f"  {same} of {pages} snapshots are the same bytes; {changed} show the change")
         if proxies["with revalidation"].results["renewed"] >= pages / 2:
