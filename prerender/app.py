@@ -25,8 +25,8 @@ from prerender.admin.health import Health
 from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
 from prerender.admin.token_file import TokenFile
+from prerender.browser.defaults import page_count
 from prerender.browser.pool import Pool
-from prerender.browser.resources import page_count
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings

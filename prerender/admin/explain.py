@@ -154,7 +154,7 @@ def _stored(entry: Entry, outlook: Outlook) -> ExplainedSnapshot:
         "fresh_for_seconds": round(entry.expires - now, 1),
         "not_tried_again_for_seconds": max(0.0, round(entry.retry - now, 1)),
         "renewed_without_rendering": 0 if renewals is None else renewals.count,
-        "always_rendered_because": outlook.hindrance,
+        "always_rendered_because": outlook.why_rendered,
         "refused_replacements": entry.refusals,
         "status": snapshot.status,
         "bytes": len(snapshot.body),

@@ -27,7 +27,7 @@ from yarl import URL
 from prerender import plugins
 from prerender.admin.client import AdminClient
 from prerender.admin.token_file import TokenFile
-from prerender.browser import chromium, container, resources
+from prerender.browser import chromium, container, defaults
 from prerender.config import Settings
 from prerender.config.presets import PRESET_WORDS, PRESETS
 from prerender.config.store_urls import kind_of
@@ -96,7 +96,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
 
 
 def _machine(settings: Settings) -> Iterator[Line]:
-    needed, free = resources.limits(settings).memory, _free_bytes()
+    needed, free = defaults.limits(settings).memory, _free_bytes()
     text = f"{free // _MIB} MiB free, the browser may use {needed // _MIB} MiB"
     if needed and free < needed:
         remedy = "add memory, or lower [browser] pages or max_memory"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-from prerender.browser import chromium, resources
+from prerender.browser import chromium, defaults
 from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.warm_up import trial
@@ -102,7 +102,7 @@ async def browsing(
         gateway = await stack.enter_async_context(
             Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
-        sandbox = resources.sandbox(settings, serves=serves)
+        sandbox = defaults.sandbox(settings, serves=serves)
         await asyncio.to_thread(chromium.remove_leftovers)
 
         async def launch() -> Chromium:
@@ -111,16 +111,16 @@ async def browsing(
                 program,
                 gateway,
                 sandbox=sandbox,
-                max_memory=resources.limits(settings).memory,
+                max_memory=defaults.limits(settings).memory,
                 timezone=settings.browser.timezone,
             )
 
         pool = await stack.enter_async_context(
             Pool(
                 launch,
-                size=resources.page_count(settings),
+                size=defaults.page_count(settings),
                 queue=settings.browser.queue,
-                limits=resources.limits(settings),
+                limits=defaults.limits(settings),
                 try_out=trial(settings.public_url),
             )
         )

@@ -61,7 +61,7 @@ class Revalidation(Protocol):
         """Ask for the inputs again. ``generation``: the last known purge. Never raises for a fault of
         the network."""
 
-    def hindrance(self, url: str, old: Stored, now: float) -> str:
+    def why_rendered(self, url: str, old: Stored, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
 
     async def after_render(

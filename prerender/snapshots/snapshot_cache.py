@@ -46,7 +46,7 @@ class Outlook(NamedTuple):
 
     ``ttl``: the ordinary TTL in seconds; 0: not stored. ``shown``: how the ``entry`` would be served,
     None if it would not; ``renewed``: whether a new one would be rendered meanwhile; ``rendering``:
-    whether a render is running. ``hindrance``: why the entry is not renewed without rendering.
+    whether a render is running. ``why_rendered``: why the entry is not renewed without rendering.
     """
 
     ttl: float
@@ -55,7 +55,7 @@ class Outlook(NamedTuple):
     shown: Shown | None
     renewed: bool
     rendering: bool
-    hindrance: str = ""
+    why_rendered: str = ""
 
 
 class CachedSnapshots:
@@ -174,7 +174,7 @@ class CachedSnapshots:
         renewed = entry is not None and self._freshness.renewed(entry, now)
         why = ""
         if self.revalidation is not None and entry is not None:
-            why = self.revalidation.hindrance(target.url, entry, now)
+            why = self.revalidation.why_rendered(target.url, entry, now)
         return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key), why)
 
     @property

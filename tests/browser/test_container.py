@@ -89,9 +89,9 @@ PROGRAM = """
 import sys
 sys.stdin.readline()
 from prerender.config import Settings
-from prerender.browser import resources
+from prerender.browser import defaults
 settings = Settings(origin={"url": "http://127.0.0.1"})
-print(resources.page_count(settings), resources.limits(settings).memory)
+print(defaults.page_count(settings), defaults.limits(settings).memory)
 """
 
 

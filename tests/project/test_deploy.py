@@ -21,7 +21,7 @@ import yaml
 from aiohttp import ClientSession, web
 
 from prerender import __version__
-from prerender.browser import container, resources
+from prerender.browser import container, defaults
 from prerender.config import load
 from prerender.crawlers.known import built_in
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
@@ -368,10 +368,10 @@ def test_limits_of_the_unit_compose_and_the_chart_agree(monkeypatch: pytest.Monk
     of_pods = {size_of(one["resources"]["limits"]["memory"]) for one in pods}
     assert of_pods == {size_of(of_chart), size_of(unit["MemoryMax"])}
     settings = load(None, {"PRERENDER_ORIGIN": "http://site"})
-    monkeypatch.setattr(resources, "_cpus", lambda: 4.0)
+    monkeypatch.setattr(defaults, "_cpus", lambda: 4.0)
     for limit, page_count in ((of_chart, 8), (unit["MemoryMax"], 4)):
         monkeypatch.setattr(container, "memory_limit", lambda limit=limit: size_of(limit))
-        assert resources.page_count(settings) >= page_count
+        assert defaults.page_count(settings) >= page_count
 
 
 def test_pods_end_later_than_the_proxy() -> None:

@@ -192,9 +192,9 @@ def of_problem(page: PageRenders) -> models.PageRenders:
 
 
 def of_entry(
-    entry: Entry, row: Row, site: str, now: float, hindrance: str | None
+    entry: Entry, row: Row, site: str, now: float, why_rendered: str | None
 ) -> snapshot_models.Snapshot:
-    """A stored snapshot without its body. ``hindrance``: why it is not renewed without rendering; None
+    """A stored snapshot without its body. ``why_rendered``: why it is not renewed; None
     if none is."""
     snapshot = entry.snapshot
     shown = snapshot.best((IDENTITY,))
@@ -203,10 +203,10 @@ def of_entry(
         **of_row(row, site, now),
         "rendered": entry.rendered,
         "renewal": None
-        if hindrance is None
+        if why_rendered is None
         else {
             "count": 0 if entry.renewals is None else entry.renewals.count,
-            "always_rendered_because": hindrance,
+            "always_rendered_because": why_rendered,
         },
         "ugly_url": f"{site}{pretty_to_ugly(entry.path, opted_in=True) or entry.path}",
         "etag": snapshot.etag,

@@ -78,16 +78,16 @@ class Pages:
             row = Row.of(entry, 0.0)
             reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
             found["snapshot"] = conversions.of_entry(
-                entry, row, self._site.url, time.time(), self._hindrance(entry, found["url"])
+                entry, row, self._site.url, time.time(), self._why_rendered(entry, found["url"])
             )
             found["reading"] = conversions.of_reading(reading)
         return found
 
-    def _hindrance(self, entry: Entry, url: str) -> str | None:
+    def _why_rendered(self, entry: Entry, url: str) -> str | None:
         revalidation = self._snapshots.revalidation
         if revalidation is None or entry.snapshot.content_type != HTML:
             return None
-        return revalidation.hindrance(url, entry, steady_clock.now())
+        return revalidation.why_rendered(url, entry, steady_clock.now())
 
     @route("GET", f"{_ONE}/html", media="text/plain", errors=(404,))
     async def html(self, key: str) -> web.Response:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from prerender.browser.resources import page_count
+from prerender.browser.defaults import page_count
 from prerender.extension import Proxy
 from prerender.extensions.refresh_ahead.deploys import Deploys
 from prerender.extensions.refresh_ahead.popularity import Popularity

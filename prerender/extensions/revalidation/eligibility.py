@@ -20,6 +20,7 @@ from prerender.gateway.needed_requests import DATA
 from prerender.gateway.visit import Visit
 from prerender.http.caching import Headers
 from prerender.http.fields import members
+from prerender.snapshots.renewals import Stored
 from prerender.snapshots.snapshot import HTML, Snapshot
 from prerender.snapshots.target import Target
 from prerender.words import Word
@@ -79,6 +80,14 @@ class Made(NamedTuple):
     snapshot: Snapshot
     target: Target
     now: float
+
+
+def why_rendered(old: Stored, now: float) -> str:
+    """Why a stored snapshot is not renewed without rendering: a code and a URL, or ''."""
+    state = old.renewals
+    if state is None or not old.snapshot.manifest:
+        return old.snapshot.unrenewable or Reason.OLDER
+    return state.why if now < state.suspended else ""
 
 
 def manifest_of(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from prerender.browser.resources import page_count
+from prerender.browser.defaults import page_count
 from prerender.config import Settings
 from prerender.extension import Proxy
 from prerender.extensions.revalidation.eligibility import Ineligible, Made, manifest_of

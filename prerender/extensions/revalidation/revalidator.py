@@ -20,7 +20,7 @@ from cachetools import LRUCache, TTLCache
 from prerender.config.settings import Network
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
-from prerender.extensions.revalidation.eligibility import Reason, explained
+from prerender.extensions.revalidation.eligibility import Reason, explained, why_rendered
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import (
     BadManifest,
@@ -133,7 +133,7 @@ class Revalidator:
     async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
         """Ask for the inputs of a snapshot again."""
         state = old.renewals
-        if why := self._hindrance(target.url, old, now):
+        if why := self._why_rendered(target.url, old, now):
             finding = Finding("untried", why)
         elif state is None or schedule.is_check_due(state, now, self.max_age):
             # The manifest of the render will show whether the inputs are the same.
@@ -153,18 +153,13 @@ class Revalidator:
         log.debug("revalidated", url=target.url, result=finding.result, reason=finding.reason)
         return finding
 
-    def hindrance(self, url: str, old: Stored, now: float) -> str:
+    def why_rendered(self, url: str, old: Stored, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
-        code = self._hindrance(url, old, now)
+        code = self._why_rendered(url, old, now)
         return explained(code) if code else ""
 
-    def _hindrance(self, url: str, old: Stored, now: float) -> str:
-        state = old.renewals
-        if state is None or not old.snapshot.manifest:
-            return old.snapshot.unrenewable or Reason.OLDER
-        if now < state.suspended:
-            return state.why
-        return Reason.SECTION if self.sections.is_suspended(url) else ""
+    def _why_rendered(self, url: str, old: Stored, now: float) -> str:
+        return why_rendered(old, now) or (Reason.SECTION if self.sections.is_suspended(url) else "")
 
     async def _found(self, target: Target, snapshot: Snapshot, generation: int) -> Finding:
         try:

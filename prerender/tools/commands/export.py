@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from prerender.browser import resources
+from prerender.browser import defaults
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
@@ -85,7 +85,7 @@ async def _export(options: argparse.Namespace) -> Exported:
             obey_origin=settings.cache.obey_origin,
             on_page=lambda _: progress.done(),
         )
-        concurrency = resources.page_count(settings) + AHEAD
+        concurrency = defaults.page_count(settings) + AHEAD
         try:
             return await export.run(urls, concurrency)
         except BaseException:

@@ -8,7 +8,7 @@ import argparse
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from prerender.browser import resources
+from prerender.browser import defaults
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.errors import PrerenderError
@@ -58,6 +58,6 @@ async def _collected(options: argparse.Namespace) -> tuple[list[llms.Page], list
             obey_origin=settings.cache.obey_origin,
             on_page=lambda _: progress.done(),
         )
-        result = await export.run(urls, resources.page_count(settings) + AHEAD)
+        result = await export.run(urls, defaults.page_count(settings) + AHEAD)
         paths = dict.fromkeys(str(pretty_of(url)) for url in urls)
         return [pages.found[path] for path in paths if path in pages.found], result.failures

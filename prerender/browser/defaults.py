@@ -1,4 +1,4 @@
-"""What a browser gets of the machine: pages, memory, a sandbox. Reads [browser] of the settings."""
+"""What `auto` in [browser] of the settings stands for: pages, memory, a sandbox."""
 
 import os
 
