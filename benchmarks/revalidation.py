@@ -247,11 +247,12 @@ async def days(pages: int, at_once: int, count: int) -> None:
                 total += cost
                 await asyncio.sleep(until - time.monotonic())
             await other.expire()
+            other.results.clear()
             others, without = await crawled(other, other.site, everything, at_once)
             same = _same(snapshots, others)
             times = (without.cpu / without.pages) / (total.cpu / total.pages)
             print(f"day {day + 1}: {dict(side.results)}, {total}")
-            print(f"  without: {without}")
+            print(f"  without: {dict(other.results)}, {without}")
             print(f"  {times:.1f} times less CPU; {same} of {pages} are the same bytes", flush=True)
 
 
