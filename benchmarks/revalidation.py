@@ -37,7 +37,7 @@ _CHANGED = 50  # one page in so many
 # Renewals wait for the origin: clients for each page of the browser.
 _CLIENTS = 3
 # Misses are compared in turns of so many pages.
-_BLOCK = 25
+_BLOCK = 100
 _MOST_OF_RIVAL = 200
 _HOURS = 24
 # An hour takes so many seconds per page.
