@@ -392,10 +392,13 @@ class CachedSnapshots:
             variant=target.variant,
             renewals=renewals,
         )
-        stored = await self._store.set(entry, self._freshness.storage_seconds(ttl))
-        if stored:
-            self._report(target, None if old is None else old.snapshot, snapshot)
-        return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
+        if not await self._store.set(entry, self._freshness.storage_seconds(ttl)):
+            return replace(result, snapshot=snapshot)
+        self._report(target, None if old is None else old.snapshot, snapshot)
+        # A CDN that was purged during the render must not keep what the proxy does not keep.
+        left = await self._store.current(target.key, entry)
+        is_purged = left is None or left.expires < entry.expires
+        return replace(result, snapshot=snapshot, stored=True, ttl=0.0 if is_purged else ttl)
 
     def _report(self, target: Target, before: Snapshot | None, snapshot: Snapshot) -> None:
         for observer in self._when_stored:

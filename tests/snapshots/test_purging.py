@@ -249,3 +249,26 @@ async def test_a_store_that_cannot_count(
     said = "purged: 1 URL, 1 tag; this store cannot count its snapshots\n"
     assert (purged.status, purged.out.decode()) == (0, said)
     assert await hits(proxy) == {"/", "/b"}
+
+
+@pytest.mark.parametrize("soft", [False, True])
+async def test_no_cache_may_keep_what_was_purged_during_its_render(
+    start_origin: StartOrigin, start_proxy: StartProxy, soft: bool
+) -> None:
+    asked, purged = asyncio.Event(), asyncio.Event()
+
+    async def page(request: web.Request) -> web.Response:
+        asked.set()
+        await purged.wait()
+        return web.Response(text="<p>page", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/a", page)
+    proxy = await start_proxy((await start_origin(application)).url, SETTINGS)
+    crawled = asyncio.create_task(proxy.crawl("/a"))
+    async with asyncio.timeout(20):
+        await asked.wait()
+    assert (await purge(proxy, {"url": "/a", "soft": soft}))[0] == 200
+    purged.set()
+    response = await crawled
+    assert (response.status, response.headers["Cache-Control"]) == (200, "no-cache")
