@@ -121,17 +121,10 @@ class SitemapsApi:
 
 
 def _of(progress: Progress) -> models.JobState:
-    job = progress.job
     return {
-        "id": job.id,
-        "created": job.created,
+        **cast("models.JobState", asdict(progress.job)),
         "ended": progress.ended or None,
         "state": progress.state,
-        "sitemaps": list(job.sitemaps),
-        "priority": job.priority,
-        "rate": job.rate,
-        "stale_only": job.stale_only,
-        "source": job.source,
         "pages": progress.pages,
         "waiting": progress.waiting,
         "outcomes": cast("dict[Outcome, int]", dict(progress.outcomes)),
