@@ -5,7 +5,7 @@ from pathlib import Path
 import structlog
 
 from prerender.config.types import AUTO, admin_tokens
-from prerender.config.watched_file import WatchedFile
+from prerender.config.watched_file import WatchedFile, reason_of
 from prerender.errors import ConfigError
 
 # A request with a token that has just been removed is accepted for so long.
@@ -20,21 +20,16 @@ class TokenFile:
     def __init__(self, path: str) -> None:
         """Read it. Raises ConfigError."""
         try:
-            self._file = WatchedFile(Path(path), _tokens, LOOK_SECONDS)
+            self._file = WatchedFile(
+                Path(path), _tokens, LOOK_SECONDS, unreadable="admin_tokens_unreadable"
+            )
         except (OSError, ValueError) as error:
-            raise ConfigError([f"[admin] token_file: {path}: {_reason(error)}"]) from error
+            raise ConfigError([f"[admin] token_file: {path}: {reason_of(error)}"]) from error
 
     def tokens(self) -> tuple[str, ...]:
         """The tokens, of which there is at least one."""
-        if self._file.due:
-            try:
-                if self._file.look():
-                    log.info("admin_tokens_changed", count=len(self._file.content))
-            except (OSError, ValueError) as error:
-                # It may be being written: the last tokens stay.
-                log.warning(
-                    "admin_tokens_unreadable", file=str(self._file.path), reason=_reason(error)
-                )
+        if self._file.due and self._file.look():
+            log.info("admin_tokens_changed", count=len(self._file.content))
         return self._file.content
 
 
@@ -49,7 +44,3 @@ def _tokens(text: str) -> tuple[str, ...]:
             "give one token per line, of at least 16 ASCII characters without spaces and commas"
         )
     return tokens
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)

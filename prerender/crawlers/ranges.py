@@ -11,8 +11,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from pathlib import Path
 from typing import Any, Protocol
 
-import structlog
-
 from prerender.config.watched_file import WatchedFile
 
 LOOK_SECONDS = 60.0
@@ -22,8 +20,6 @@ _MOST_NETWORKS = 20_000
 _SHORTEST_PREFIX = {4: 8, 6: 24}
 _LONGEST_LINE = 64
 _KEYS = ("ipv4Prefix", "ipv6Prefix", "ip_prefix", "ipv6_prefix")
-
-log = structlog.get_logger(__name__)
 
 
 class Ranges(Protocol):
@@ -90,16 +86,9 @@ class RangesFile(WatchedFile[tuple[IPv4Network | IPv6Network, ...]]):
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Read it. Raises OSError and ValueError."""
-        super().__init__(path, networks_of, LOOK_SECONDS, clock)
-
-    def look(self) -> bool:
-        """Reload the file if it has changed. Returns whether the list is different. Blocking."""
-        try:
-            return super().look()
-        except (OSError, ValueError) as error:
-            # It may be incomplete or invalid: keep the last good list.
-            log.warning("address_ranges_unreadable", file=str(self.path), reason=str(error))
-            return False
+        super().__init__(
+            path, networks_of, LOOK_SECONDS, unreadable="address_ranges_unreadable", clock=clock
+        )
 
     def __contains__(self, address: IPv4Address | IPv6Address) -> bool:
         return any(address in network for network in self.content)

@@ -457,6 +457,9 @@ def logged_events() -> Iterator[tuple[str, str]]:
         for method, event in re.findall(r"\.(\w+)\(\s*\"(\w+)\"", text):
             if level := LEVELS.get(method):
                 yield event, level
+        # Of files that are read again.
+        for event in re.findall(r"unreadable=\"(\w+)\"", text):
+            yield event, "warning"
         # Of exceptions, which the handler logs.
         for event in re.findall(r"^    event = \"(\w+)\"", text, re.MULTILINE):
             yield event, "warning"

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
 from prerender.config.settings import Cdn
 from prerender.config.watched_file import WatchedFile
+from prerender.config.watched_file import reason_of as reason_of_file
 from prerender.errors import ConfigError
 from prerender.extensions.cdn.tags import Header
 from prerender.gateway.connection_errors import reason_of
@@ -30,8 +30,6 @@ _LOOK_SECONDS = 1.0
 _REFUSED = (400, 413, 414, 422)
 # Of Cloudflare, with status 400: the header with the token, or the ID of the zone, is wrong.
 _OF_SETTINGS = (6003, 7003)
-
-log = structlog.get_logger(__name__)
 
 
 class CdnError(Exception):
@@ -179,19 +177,16 @@ def _token_of(cdn: Cdn) -> Callable[[], str]:
     if not cdn.token_file:
         return lambda: cdn.token
     try:
-        file = WatchedFile(Path(cdn.token_file), _read_token, _LOOK_SECONDS)
+        file = WatchedFile(
+            Path(cdn.token_file), _read_token, _LOOK_SECONDS, unreadable="cdn_token_unreadable"
+        )
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = reason_of_file(error)
         raise ConfigError([f"[cdn] token_file: {cdn.token_file}: {reason}"]) from error
 
     def token() -> str:
         if file.due:
-            try:
-                file.look()
-            except (OSError, ValueError) as error:
-                # It may be being written: the last token stays.
-                reason = getattr(error, "strerror", None) or str(error)
-                log.warning("cdn_token_unreadable", file=str(file.path), reason=reason)
+            file.look()
         return file.content
 
     return token
