@@ -6,6 +6,7 @@ it is not there.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -14,13 +15,16 @@ from types import ModuleType
 _ROOT = Path(__file__).parent
 
 
-def having(name: str) -> Iterator[str]:
+@cache
+def having(name: str) -> tuple[str, ...]:
     """The full names of the modules or packages ``name`` of all packages."""
+    found = []
     for folder, package in ((_ROOT, "prerender"), (_ROOT / "extensions", "prerender.extensions")):
         for module in iter_modules([str(folder)]):
             part = folder / module.name / name
             if part.is_dir() or part.with_suffix(".py").is_file():
-                yield f"{package}.{module.name}.{name}"
+                found.append(f"{package}.{module.name}.{name}")
+    return tuple(found)
 
 
 def modules(name: str) -> Iterator[ModuleType]:

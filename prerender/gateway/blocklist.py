@@ -3,6 +3,7 @@
 address_policy.py decides which addresses may be reached at all.
 """
 
+from functools import cache
 from importlib.resources import files
 
 from prerender.config.settings import Network
@@ -10,6 +11,7 @@ from prerender.gateway.resource_kind import TYPES
 from prerender.urls.hosts import Hosts
 
 
+@cache
 def trackers() -> Hosts:
     """The hosts of trackers.txt."""
     text = (files("prerender.gateway") / "trackers.txt").read_text(encoding="utf-8")

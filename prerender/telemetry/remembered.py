@@ -20,6 +20,8 @@ from prometheus_client.registry import Collector
 from prerender.background import repeating
 from prerender.telemetry.scraped_metrics import gauge
 
+# A proxy that starts has more urgent things to do.
+FIRST_SECONDS = 5.0
 _EVERY_SECONDS = 60.0
 _PACKAGE = "prerender."
 # From an object through the objects in its attributes.
@@ -56,10 +58,13 @@ class Remembered(Collector):
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
         """Measure while the context is open."""
-        # All of them exist once the proxy is built.
-        caches = _lru_caches((*self._holders.values(), *self._users))
+        caches: list[object] = []
 
         async def measure() -> None:
+            if not caches:
+                await asyncio.sleep(FIRST_SECONDS)
+                # All of them exist once the proxy is built.
+                caches.extend(_lru_caches((*self._holders.values(), *self._users)))
             self._sizes = await asyncio.to_thread(self._measured, caches)
 
         async with repeating(measure, "remembered bytes", self._every_seconds):

@@ -5,14 +5,21 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pytest
 from cachetools import LRUCache
 
 from prerender.http import fields
+from prerender.telemetry import remembered
 from prerender.telemetry.remembered import Remembered, size_bytes
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.telemetry.test_metrics import samples
 
 TEXT = 1000
+
+
+@pytest.fixture(autouse=True)
+def measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "FIRST_SECONDS", 0.0)
 
 
 @dataclass(slots=True)
@@ -76,17 +83,17 @@ async def test_each_list_of_a_proxy_is_measured(
 
 async def test_a_measurement_is_renewed() -> None:
     holder = Holder(1)
-    remembered = Remembered({"holder": holder}, every_seconds=0.01)
-    async with remembered.measuring():
-        before = await _size_above(remembered, 0)
+    measured = Remembered({"holder": holder}, every_seconds=0.01)
+    async with measured.measuring():
+        before = await _size_above(measured, 0)
         holder.records.append(Record(_text(5)))
-        assert await _size_above(remembered, before) >= before + TEXT
+        assert await _size_above(measured, before) >= before + TEXT
 
 
-async def _size_above(remembered: Remembered, size: float) -> float:
+async def _size_above(measured: Remembered, size: float) -> float:
     async with asyncio.timeout(10):
         while True:
-            for metric in remembered.collect():
+            for metric in measured.collect():
                 for sample in metric.samples:
                     if sample.labels["of"] == "holder" and sample.value > size:
                         return sample.value
