@@ -24,6 +24,7 @@ from prerender.cli.common import with_scheme
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
 from tests.support.programs import Ended, at_terminal, ended, newly_started, run, started
+from tests.support.sampling import sampled
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
@@ -32,16 +33,20 @@ URL_HELP = "URL: give the absolute URL of a page, http or https, without user an
 
 
 @pytest.mark.parametrize(
-    ("url", "pretty"),
-    [
-        ("/p#!/lamp", "/p#!/lamp"),
-        ("/p?_escaped_fragment_=/lamp%26%20shade", "/p#!/lamp& shade"),
-        ("", "/"),
-    ],
+    "urls",
+    sampled(
+        [
+            ("/p#!/lamp", "/p#!/lamp"),
+            ("", "/"),
+            ("/p?_escaped_fragment_=/lamp%26%20shade", "/p#!/lamp& shade"),
+        ],
+        2,
+    ),
 )
 async def test_render_prints_the_snapshot_and_nothing_else(
-    start_origin: StartOrigin, start_proxy: StartProxy, url: str, pretty: str
+    start_origin: StartOrigin, start_proxy: StartProxy, urls: tuple[str, str]
 ) -> None:
+    url, pretty = urls
     origin = await pages(start_origin, {"/": PAGE, "/p": PAGE})
     printed = await run("render", origin.url + url)
     assert printed == Ended(0, printed.out, "")
@@ -191,6 +196,7 @@ async def test_serve_until_it_is_told_to_stop(
         "PRERENDER_SERVER_PORT": "0",
         "PRERENDER_ADMIN_PORT": "0",
         "PRERENDER_LOG_FORMAT": "json",
+        "PRERENDER_BROWSER_PAGES": "1",
         "PRERENDER_BROWSER_SANDBOX": "off",
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -217,6 +223,7 @@ async def test_serve_until_it_is_told_to_stop(
 
 async def test_serve_while_nobody_reads_its_log(client: ClientSession) -> None:
     environ = {
+        "PRERENDER_BROWSER_PAGES": "1",
         "PRERENDER_BROWSER_SANDBOX": "off",
         "PRERENDER_ORIGIN": f"http://127.0.0.1:{raw.free_port()}",
         # Where it is not set, the first line is a warning.

@@ -185,7 +185,7 @@ Arguments = Callable[[str], list[str]]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (lambda url: ["check", f"{url}/", "--json"], '"status": 200'),
+        (lambda url: ["check", f"{url}/", "--json", "--concurrency", "1"], '"status": 200'),
         (lambda url: ["sitemap", f"{url}/"], "<loc>"),
         (lambda url: ["render", f"{url}/"], "data of /data"),
         (lambda url: ["doctor"], "200"),

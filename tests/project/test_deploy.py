@@ -576,6 +576,7 @@ async def test_the_service_needs_no_other_system_calls(
         "PRERENDER_ORIGIN_URL": site.url,
         "PRERENDER_SERVER_PORT": str(public),
         "PRERENDER_ADMIN_PORT": str(admin),
+        "PRERENDER_BROWSER_PAGES": "1",
         "PRERENDER_CACHE_URL": f"file://{tmp_path}/snapshots",
     }
     caged = (sys.executable, "-c", CAGE, " ".join(_allowed(filters)))

@@ -121,9 +121,7 @@ async def told(proxy: Proxy, path: str) -> dict[str, Any]:
         return found
 
 
-async def test_whoever_compares_is_told(
-    start_origin: StartOrigin, start_own_proxy: StartProxy
-) -> None:
+async def test_whoever_compares_is_told(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     """The dashboard, explain and check say what was changed, and count it as no fault."""
     body = "Here is what this page is about, in a few words of its own. " * 5
     banner = "We and our 842 partners store cookies on your device, do you agree?"
@@ -133,7 +131,7 @@ async def test_whoever_compares_is_told(
       </script>"""
     origin = await pages(start_origin, {"/": page})
     settings = {"remove": ["#banner", ".chat"], "add": [META]}
-    proxy = await start_own_proxy(origin.url, {"snapshot": settings})
+    proxy = await start_proxy(origin.url, {"snapshot": settings})
     await proxy.crawl("/")
     explained = await told(proxy, f"explain?url={quote('/?_escaped_fragment_=')}")
     stored, page_ = explained["snapshot"], explained["page"]
@@ -149,7 +147,7 @@ async def test_whoever_compares_is_told(
     assert any(banner in passage["left"] for passage in compared["passages"])
 
     # It has no settings, and reads what the snapshot says.
-    ended = await run("check", f"{origin.url}/", "--via", proxy.url, "--json")
+    ended = await run("check", f"{origin.url}/", "--via", proxy.url, "--json", "--concurrency", "1")
     (report,) = json.loads(ended.out)["pages"]
     findings = {finding["code"]: finding["text"] for finding in report["findings"]}
     assert "changed" in findings, findings

@@ -25,15 +25,14 @@ from structlog.testing import capture_logs
 from prerender.errors import ConfigError, StoreError
 from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.snapshot_lists import Lists
-from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import MOST_RECORDS, Purge
-from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.file import FILE_NAME, FileCache
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
 from tests.conftest import StartOrigin, StartProxy, pages, settings_for
+from tests.snapshots.stores.entries import entry
 from tests.support.renders import Clock, Renders, freshness_of, target
 
 NO_MEMORY = 0
@@ -57,11 +56,6 @@ async def opened(
 
 def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
-
-
-def entry(size: int = 1000, page: str = "/", key: str = "k") -> Entry:
-    body = (page.encode() * size)[:size]
-    return Entry(key, page, Snapshot(200, (), body, '"x"', 1), time.time(), time.time() + 100)
 
 
 async def test_it_is_a_cache_of_aiocache(tmp_path: Path) -> None:
@@ -357,15 +351,13 @@ async def try_all(store: Store) -> None:
         await Lists(store).find(Query())
 
 
-DAMAGED = 60
-
-
-async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [16, pytest.param(300, marks=pytest.mark.long)])
+async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path, times: int) -> None:
     random = Random(16)
     before, folder = tmp_path / "before", tmp_path / "damaged"
     before.mkdir()
     copies = await damaged_copies(before)
-    for number in range(int(os.environ.get("DAMAGED", DAMAGED))):
+    for number in range(times):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         files = copies[number % 2]
@@ -469,14 +461,19 @@ async def test_a_disk_that_cannot_be_written_to(tmp_path: Path, fault: str, when
 _AS_NOBODY = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.snapshots.stores.test_file import entry, store_at
+from prerender.config import load
+from prerender.snapshots.stores import file
+from prerender.snapshots.stores.from_settings import open_store
+from tests.snapshots.stores.entries import entry
 
 async def main():
     os.setgid(65534)
     os.setuid(65534)
     for folder in sys.argv[1:]:
-        async with store_at(Path(folder)) as store:
-            print(await store.set(entry(key="k"), 60), await store.get("k") is not None, flush=True)
+        cache = {"url": f"file://{folder}", "max_bytes": "0"}
+        store = await open_store(load(None, {}, {"origin": {"url": "http://a"}, "cache": cache}))
+        print(await store.set(entry(key="k"), 60), await store.get("k") is not None, flush=True)
+        await store.close()
 
 asyncio.run(main())
 """
@@ -532,7 +529,7 @@ _WRITER = """
 import asyncio, os, sys
 from pathlib import Path
 from prerender.snapshots.stores.file import FileCache
-from tests.snapshots.stores.test_file import entry
+from tests.snapshots.stores.entries import entry
 
 async def main():
     file = FileCache(Path(sys.argv[1]), "a:", 5_000_000)
@@ -547,8 +544,8 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_during_writes(tmp_path: Path) -> None:
-    times = int(os.environ.get("TIMES", "3"))
+@pytest.mark.parametrize("times", [2, pytest.param(50, marks=pytest.mark.long)])
+async def test_kill_9_during_writes(tmp_path: Path, times: int) -> None:
     read = 0
     for number in range(times):
         process = await asyncio.create_subprocess_exec(
