@@ -65,7 +65,8 @@ async def cancelled_at(n: int, work: Coroutine[Any, Any, Any]) -> bool:
     return False
 
 
-async def test_a_render(start_origin: StartOrigin) -> None:
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+async def test_a_render(start_origin: StartOrigin, step: int) -> None:
     """From the queue to the serialized page: the page returns to the pool, and the next render is
     correct.
     """
@@ -77,9 +78,9 @@ async def test_a_render(start_origin: StartOrigin) -> None:
     no_programs.check()
     async with from_settings.rendering(settings) as (_, _, pool, renderer):
         await state(pool, "1 idle, 0 busy, 0 waiting")
-        points, more = 0, True
+        points, more = 1 - step, True
         while more:
-            points += 1
+            points += step
             target = Target.of(settings.public_url, PrettyURL("/", f"cut/{points}"))
             more = await cancelled_at(points, renderer.snapshot(target))
             await state(pool, "1 idle, 0 busy, 0 waiting")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from aiohttp import web
 
 from prerender.browser.settling.patience import UNPRODUCTIVE_SECONDS
@@ -69,7 +70,7 @@ async def _polling(_: web.Request) -> web.Response:
     return web.Response(text="nothing new")
 
 
-async def _proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> Proxy:
+async def _proxy(start_origin: StartOrigin, start_proxy: StartProxy, count: int) -> Proxy:
     application = web.Application()
     handlers: dict[str, Handler] = {
         **dict.fromkeys(PAGES, _page),
@@ -84,14 +85,21 @@ async def _proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> Proxy:
     origin = await start_origin(application)
     return await start_proxy(
         origin.url,
-        {"render": {"patience": PATIENCE_SECONDS}, "browser": {"pages": len(PAGES)}},
+        {"render": {"patience": PATIENCE_SECONDS}, "browser": {"pages": count}},
     )
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param([*PAGES][::2], id="half"),
+        pytest.param([*PAGES], id="all", marks=pytest.mark.long),
+    ],
+)
 async def test_late_content_is_waited_for(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, paths: list[str]
 ) -> None:
-    proxy = await _proxy(start_origin, start_proxy)
-    answers = await asyncio.gather(*map(proxy.crawl, PAGES))
-    shown = {path: "shows data" in answer.text for path, answer in zip(PAGES, answers, strict=True)}
+    proxy = await _proxy(start_origin, start_proxy, len(paths))
+    answers = await asyncio.gather(*map(proxy.crawl, paths))
+    shown = {path: "shows data" in answer.text for path, answer in zip(paths, answers, strict=True)}
     assert all(shown.values()), shown

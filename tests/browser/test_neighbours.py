@@ -13,9 +13,10 @@ from prerender.browser.supervisor import Cause
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
 from tests.support import processes
+from tests.support.sampling import sampled
 
-# One for each thing that pages share. make test-long has all of them.
-SHORT = ("hash-loop", "frames-5000", "workers-20", "requests-10000", "resize-observer", "dialogs")
+# One for each thing that pages share: the browser, the CPUs, the network. make test-long has all.
+SHORT = ("hash-loop", "workers-20", "requests-10000")
 NEIGHBOUR = """<p id="out">waiting</p><script>
   fetch("/data").then((answer) => answer.text()).then((text) => {
     setTimeout(() => { out.textContent = `complete ${text}${location.search}`; }, 100);
@@ -96,7 +97,7 @@ async def neighbours(
 @pytest.mark.parametrize("name", SHORT)
 async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
     # The time that a busy machine takes is no matter here.
-    await neighbours(start_origin, start_proxy, name, 6, timeout=60)
+    await neighbours(start_origin, start_proxy, name, 3, timeout=60)
 
 
 async def test_the_frames_of_a_page_load_one_by_one_after_the_first(
@@ -139,7 +140,7 @@ LONG_URLS = {
 }
 
 
-@pytest.mark.parametrize("change", LONG_URLS.values(), ids=LONG_URLS.keys())
+@pytest.mark.parametrize("change", sampled([*LONG_URLS], 2))
 async def test_urls_and_states_beyond_the_quota_are_not_set(
     change: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -147,7 +148,7 @@ async def test_urls_and_states_beyond_the_quota_are_not_set(
     script = f"""
       for (let i = 0; i < 50; i++) history.replaceState({{ i }}, "", "?page=" + i);
       const before = location.search;
-      for (let i = 0; i < 20; i++) {change};
+      for (let i = 0; i < 20; i++) {LONG_URLS[change]};
       out.textContent = before + " " + /^[?#]([0-9]+)/.exec(location.hash || location.search)[1];
       history.replaceState(null, "", "?");"""
     page = f"<p id=out></p><a id=link></a><script>{script}</script>"
@@ -184,20 +185,24 @@ async def test_fetches_beyond_the_quota_wait_for_others(
 
 
 @pytest.mark.parametrize(
-    ("call", "answered"),
-    [
-        ('navigator.permissions.query({ name: "geolocation" })', 1000),
-        ('navigator.clipboard.writeText("text")', 50),
-        ("document.body.requestFullscreen()", 50),
-        ("navigator.mediaDevices.enumerateDevices()", 50),
-        ("Notification.requestPermission()", 50),
-        ("new Promise((done) => navigator.geolocation.getCurrentPosition(done, done))", 50),
-        ('navigator.serviceWorker.register("/missing")', 5),
-    ],
+    "asked",
+    sampled(
+        [
+            ('navigator.permissions.query({ name: "geolocation" })', 1000),
+            ('navigator.clipboard.writeText("text")', 50),
+            ("document.body.requestFullscreen()", 50),
+            ('navigator.serviceWorker.register("/missing")', 5),
+            ("navigator.mediaDevices.enumerateDevices()", 50),
+            ("Notification.requestPermission()", 50),
+            ("new Promise((done) => navigator.geolocation.getCurrentPosition(done, done))", 50),
+        ],
+        3,
+    ),
 )
 async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
-    start_origin: StartOrigin, start_proxy: StartProxy, call: str, answered: int
+    start_origin: StartOrigin, start_proxy: StartProxy, asked: tuple[str, int]
 ) -> None:
+    call, answered = asked
     origin = await pages(start_origin, {"/": QUESTIONS.replace("CALL", call)})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     assert f'<p id="out">{answered}</p>' in (await proxy.crawl("/")).text

@@ -13,24 +13,6 @@ PAGE = """<p id=out></p><script>
 </script>"""
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [({}, "UTC,12,12"), ({"browser": {"timezone": "America/New_York"}}, "America/New_York,7,8")],
-    ids=["default", "new-york"],
-)
-async def test_the_time_zone_of_pages(
-    settings: dict[str, dict[str, object]],
-    expected: str,
-    start_origin: StartOrigin,
-    start_own_proxy: StartProxy,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    origin = await pages(start_origin, {"/": PAGE})
-    proxy = await start_own_proxy(origin.url, settings)
-    assert f'<p id="out">{expected}</p>' in (await proxy.crawl("/")).text
-
-
 SPEAKING = """<script src="/asked.js"></script><p id=out></p><script>
   const spoken = "[navigator.language, navigator.languages, (1234.5).toLocaleString()].join()";
   const worker = new Worker(URL.createObjectURL(new Blob([`postMessage(${spoken})`])));
@@ -39,22 +21,27 @@ SPEAKING = """<script src="/asked.js"></script><p id=out></p><script>
 
 
 @pytest.mark.parametrize(
-    ("settings", "shown"),
+    ("settings", "expected"),
     [
-        ({}, "en-US,en-US,en,1,234.5"),
-        ({"language": "de-DE"}, "de-DE,de-DE,de,1.234,5"),
+        ({}, ("UTC,12,12", "en-US,en-US,en,1,234.5")),
+        (
+            {"timezone": "America/New_York", "language": "de-DE"},
+            ("America/New_York,7,8", "de-DE,de-DE,de,1.234,5"),
+        ),
     ],
-    ids=["default", "de-DE"],
+    ids=["default", "elsewhere"],
 )
-async def test_the_language_of_pages(
+async def test_the_time_zone_and_the_language_of_pages(
     settings: dict[str, str],
-    shown: str,
+    expected: tuple[str, str],
     start_origin: StartOrigin,
     start_own_proxy: StartProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    place, shown = expected
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LANG", "fr_FR.UTF-8")
-    origin = await pages(start_origin, {"/": SPEAKING, "/asked.js": ""})
+    origin = await pages(start_origin, {"/": SPEAKING, "/asked.js": "", "/place": PAGE})
     proxy = await start_own_proxy(origin.url, {"browser": settings})
     assert f'<p id="out">true,{shown}</p>' in (await proxy.crawl("/")).text
     asked = {request.path: request.headers["Accept-Language"] for request in origin.requests}
@@ -62,3 +49,4 @@ async def test_the_language_of_pages(
     assert asked == dict.fromkeys(("/", "/asked.js"), f"{language},{language[:2]};q=0.9")
     # Another render in the same context.
     assert f'<p id="out">true,{shown}</p>' in (await proxy.crawl("/?again")).text
+    assert f'<p id="out">{place}</p>' in (await proxy.crawl("/place")).text

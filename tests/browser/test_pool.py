@@ -205,7 +205,7 @@ async def test_no_browser_can_be_started() -> None:
 VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote"]
 
 
-@pytest.mark.parametrize("victim", sampled(VICTIMS, 2))
+@pytest.mark.parametrize("victim", sampled(VICTIMS, 3))
 async def test_an_idle_browser_loses_a_process(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
 ) -> None:
@@ -238,20 +238,20 @@ async def test_an_idle_browser_loses_a_process(
 async def test_the_browser_is_killed_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    """4 renders run and 10 wait. The ten are unaffected, and the four are repeated once."""
-    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 4)
+    """2 renders run and 5 wait. The five are unaffected, and the two are repeated once."""
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
     shop.open.clear()
-    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(14)]
-    await shop.holds(4)
-    await state(proxy.running.pool, "0 idle, 4 busy, 10 waiting")
+    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(7)]
+    await shop.holds(2)
+    await state(proxy.running.pool, "0 idle, 2 busy, 5 waiting")
     seen.update(processes.sessions())
     processes.kill(max(seen), "browser")
     await processes.all_gone(seen)
     shop.open.set()
     async with asyncio.timeout(SECONDS):
         statuses = await asyncio.gather(*crawls)
-    assert statuses == [200] * 14
-    await state(proxy.running.pool, "4 idle, 0 busy, 0 waiting")
+    assert statuses == [200] * 7
+    await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
 
 

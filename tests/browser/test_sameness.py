@@ -22,13 +22,13 @@ PAGE = (Path(__file__).parent / "isolation" / "observables.html").read_text("utf
 @pytest.mark.parametrize(
     ("frame", "renders"),
     [
-        (True, 16),
+        (True, AT_ONCE),
         pytest.param(True, 40, marks=pytest.mark.long),
         pytest.param(False, 40, marks=pytest.mark.long),
     ],
 )
 async def test_a_page_under_load_is_the_same(
-    start_origin: StartOrigin, start_own_proxy: StartProxy, frame: bool, renders: int
+    start_origin: StartOrigin, start_proxy: StartProxy, frame: bool, renders: int
 ) -> None:
     page = PAGE if frame else re.sub("<iframe.*?</iframe>", "", PAGE, flags=re.DOTALL)
     asked: dict[str, list[str]] = defaultdict(list)
@@ -49,7 +49,7 @@ async def test_a_page_under_load_is_the_same(
     application = web.Application()
     application.router.add_get("/{path}", answer)
     site = await start_origin(application)
-    proxy = await start_own_proxy(
+    proxy = await start_proxy(
         site.url, {"browser": {"pages": 4}, "site": {"url": "https://www.example.com"}}
     )
 

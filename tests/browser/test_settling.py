@@ -99,7 +99,7 @@ async def one_proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 6), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(CASES, 13), ids=lambda case: case.name)
 async def test_alone(case: Case, one_proxy: Proxy) -> None:
     wait = processes.CpuWait()
     answer = await one_proxy.crawl(f"/{case.name}.html")
@@ -109,7 +109,7 @@ async def test_alone(case: Case, one_proxy: Proxy) -> None:
 
 @pytest.mark.parametrize(
     "cases",
-    [pytest.param(CASES[3::18], id="some"), pytest.param(CASES, id="all", marks=pytest.mark.long)],
+    [pytest.param(CASES[3::29], id="some"), pytest.param(CASES, id="all", marks=pytest.mark.long)],
 )
 async def test_eight_at_once(
     cases: list[Case], start_origin: StartOrigin, start_proxy: StartProxy
@@ -240,8 +240,15 @@ def _page(text: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     return page
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param([*SLOW_PROGRAMS][::2], id="half"),
+        pytest.param([*SLOW_PROGRAMS], id="all", marks=pytest.mark.long),
+    ],
+)
 async def test_programs_are_waited_for_however_slow(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, paths: list[str]
 ) -> None:
     """Scripts that the content comes from, or that block it, may be silent for longer than the
     patience.
@@ -269,12 +276,12 @@ async def test_programs_are_waited_for_however_slow(
         SITE
         | {
             "render": {"patience": PATIENCE_SECONDS},
-            "browser": {"pages": len(SLOW_PROGRAMS)},
+            "browser": {"pages": len(paths)},
             "network": {"allow": [cdn.url]},
         },
     )
-    answers = await asyncio.gather(*map(proxy.crawl, SLOW_PROGRAMS))
-    for path, answer in zip(SLOW_PROGRAMS, answers, strict=True):
+    answers = await asyncio.gather(*map(proxy.crawl, paths))
+    for path, answer in zip(paths, answers, strict=True):
         assert '<p id="out">done</p>' in answer.text, path
         assert "the rest" in answer.text, path
         assert answer.headers["Cache-Status"].endswith("stored; ttl=3600"), path
@@ -298,9 +305,9 @@ LATER_THAN_PATIENCE = {
 }
 
 
-@pytest.mark.parametrize("text", LATER_THAN_PATIENCE.values(), ids=LATER_THAN_PATIENCE.keys())
+@pytest.mark.parametrize("name", sampled([*LATER_THAN_PATIENCE], 2))
 async def test_answers_on_their_way_are_waited_for(
-    text: str, start_origin: StartOrigin, start_own_proxy: StartProxy
+    name: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     """A page whose clock no longer waits for the network still gets the responses that were sent to
     it.
@@ -322,11 +329,11 @@ async def test_answers_on_their_way_are_waited_for(
         raise AssertionError
 
     application = web.Application()
-    application.router.add_get("/", _page(text))
+    application.router.add_get("/", _page(LATER_THAN_PATIENCE[name]))
     application.router.add_get("/held", held)
     application.router.add_get("/long-polling", hanging)
     origin = await start_origin(application)
-    proxy = await start_own_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
     answer = await proxy.crawl("/")
     assert '<p id="out">done</p>' in answer.text, answer.headers
 

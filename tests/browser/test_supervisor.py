@@ -51,20 +51,20 @@ async def only_the_last(pool: Pool, wanted: str) -> int:
 async def test_replaced_by_renders_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """Two clients crawl all the time, through two replacements. No render fails."""
+    """Two clients crawl all the time, through a replacement. No render fails."""
     _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2, max_renders=4)
     pool = proxy.running.pool
     numbers = iter(range(100_000))
     statuses: list[int] = []
 
     async def client() -> None:
-        while pool.browsers_started < 3:
+        while pool.browsers_started < 2:
             statuses.append(await crawl(proxy, next(numbers)))
 
     async with asyncio.timeout(60):
         await asyncio.gather(*(client() for _ in range(2)))
     assert set(statuses) == {200}
-    assert len(statuses) > 8
+    assert len(statuses) > 4
     await only_the_last(pool, "2 idle, 0 busy, 0 waiting")
 
 

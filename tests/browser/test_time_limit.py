@@ -8,19 +8,13 @@ from aiohttp import web
 
 from tests.conftest import Proxy, StartOrigin, StartProxy
 from tests.sites.hostile import GREEDY
+from tests.support.sampling import sampled
 
 TIMEOUT = 2.0
 # What comes after the limit: the last words of a page, and its cleaning or its end.
 AFTER = 1.0
 # Each kind of place that can hold a render up. make test-long has all of GREEDY.
-SHORT = (
-    "endless-script",
-    "endless-getter",
-    "workers-20",
-    "frames-of-blobs",
-    "mutations",
-    "dialogs",
-)
+SHORT = ("endless-script", "workers-20", "dialogs")
 
 LEAVING = {
     event: f"<p>x<script>addEventListener('{event}', () => {{ for (;;); }})</script>"
@@ -94,7 +88,7 @@ async def test_of_a_document(proxy: Proxy) -> None:
     await keeps_the_limit(proxy, "/slow")
 
 
-@pytest.mark.parametrize("event", LEAVING)
+@pytest.mark.parametrize("event", sampled([*LEAVING], 3))
 async def test_of_leaving_a_page(proxy: Proxy, event: str) -> None:
     await keeps_the_limit(proxy, f"/{event}")
 

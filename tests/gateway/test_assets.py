@@ -16,6 +16,7 @@ from prerender.http.caching import Terms, stored
 from tests.conftest import Reply, StartOrigin, StartProxy
 from tests.support import raw
 from tests.support.plain_client import PlainClient
+from tests.support.sampling import sampled
 
 FRESH = {"Cache-Control": "max-age=600"}
 TAGGED = {"ETag": '"1"'}
@@ -384,13 +385,13 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.size_bytes < 20_000
 
 
-STATES = 10
+STATES = 5
 STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href="/style.css">
 <p id="out">waiting</p><script src="/library.js"></script>
 <script type="module" src="/app.mjs"></script>"""
 
 
-@pytest.mark.parametrize("scheme", ["https", "http"])
+@pytest.mark.parametrize("scheme", sampled(["https", "http"], 2))
 async def test_states_of_an_application(
     start_origin: StartOrigin, start_proxy: StartProxy, scheme: str
 ) -> None:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy
 from tests.support import raw
+from tests.support.sampling import sampled
 
 PUBLIC = "https://www.example.com"
 _PAGE = (
@@ -130,7 +131,9 @@ _LOOKS = """<p id="out"></p><script>
 </script>"""
 
 
-@pytest.mark.parametrize("public", [PUBLIC, "https://www.example.com:8443", "http://127.0.0.1:81"])
+@pytest.mark.parametrize(
+    "public", sampled([PUBLIC, "https://www.example.com:8443", "http://127.0.0.1:81"], 2)
+)
 async def test_the_document_is_requested_as_by_the_browser(
     start_origin: StartOrigin, start_proxy: StartProxy, public: str
 ) -> None:

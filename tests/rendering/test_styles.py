@@ -99,8 +99,9 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-# Each change once, by turns of a style element and of a file.
-SOME = [f"{('style', 'link')[n % 2]}: {name}" for n, name in enumerate(CHANGES)] + [*OTHERS]
+# By turns of a style element and of a file.
+SOME = [f"{('style', 'link')[n // 2 % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 2)]
+SOME += [*OTHERS][::2]
 
 
 @pytest.mark.asyncio(loop_scope="module")

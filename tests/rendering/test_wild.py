@@ -16,8 +16,15 @@ SETTINGS: dict[str, dict[str, object]] = {
     "browser": {"pages": 3},
 }
 AT_ONCE = 8
-# Each case is rendered alone or beside others; the long tests render each in both ways.
-BESIDE_OTHERS = [case for case in CASES if case.kind != PUSHED][1::2]
+
+
+def some_of_each_kind(first: int, every: int) -> list[Case]:
+    kinds = {case.kind: [one for one in CASES if one.kind == case.kind] for case in CASES}
+    return [case for cases in kinds.values() for case in cases[first::every]]
+
+
+ALONE = some_of_each_kind(0, 5)
+BESIDE_OTHERS = [case for case in some_of_each_kind(1, 5) if case.kind != PUSHED]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -43,8 +50,8 @@ async def problem(case: Case, reply: Reply, reader: Reader) -> str:
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param([case for case in CASES if case not in BESIDE_OTHERS], id="half"),
-        pytest.param(BESIDE_OTHERS, id="others", marks=pytest.mark.long),
+        pytest.param(ALONE, id="some"),
+        pytest.param(CASES, id="all", marks=pytest.mark.long),
     ],
 )
 async def test_alone(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
@@ -55,7 +62,7 @@ async def test_alone(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param(BESIDE_OTHERS, id="half"),
+        pytest.param(BESIDE_OTHERS, id="some"),
         pytest.param(
             [case for case in CASES if case.kind != PUSHED], id="all", marks=pytest.mark.long
         ),

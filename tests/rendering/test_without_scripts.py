@@ -125,7 +125,7 @@ async def shown(page: Page) -> Any:
 
 
 @pytest.mark.parametrize(
-    "every", [4, pytest.param(1, marks=pytest.mark.long)], ids=["a fourth", "all"]
+    "every", [8, pytest.param(1, marks=pytest.mark.long)], ids=["an eighth", "all"]
 )
 async def test_state_that_only_scripts_hold(every: int) -> None:
     names = sorted(held_by_scripts.PAGES.keys() - {BY_SCROLLING})[::every]
@@ -135,7 +135,7 @@ async def test_state_that_only_scripts_hold(every: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "every", [29, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
+    "every", [59, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
 )
 async def test_corpus(every: int) -> None:
     names = [name for name in corpus.page_names() if name not in (MANY_PICTURES, *MOVING)]
@@ -145,7 +145,7 @@ async def test_corpus(every: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "every", [29, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
+    "every", [38, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
 )
 async def test_frameworks(every: int) -> None:
     async with _Comparison.of(frameworks.application()) as comparison:

@@ -18,7 +18,7 @@ from prerender.rendering.from_settings import Browsing, Rendering, browsing, ren
 from tests.support import no_programs
 
 # Most tests need one of a few kinds.
-_KEPT = 3
+_KEPT = 4
 _CALM_SECONDS = 10.0
 
 

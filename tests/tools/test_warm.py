@@ -232,23 +232,23 @@ async def test_no_more_at_once_and_no_more_a_second_than_was_said(
 async def test_an_interruption_ends_it_and_it_goes_on(
     site: Site, proxy: Proxy, tmp_path: Path
 ) -> None:
-    listed = sitemap(tmp_path, site.url, {f"s{n}": "2020-01-01" for n in range(36)})
+    listed = sitemap(tmp_path, site.url, {f"s{n}": "2020-01-01" for n in range(24)})
     state = tmp_path / "state"
     arguments = (listed, "--via", proxy.url, "--state", str(state), "--concurrency", "2")
     async with at_terminal("warm", *arguments) as terminal:
-        await terminal.until(rb" ([3-9]|1\d)/36 ")
+        await terminal.until(rb" ([3-9]|1\d)/24 ")
         terminal.press(b"\x03")
         assert await terminal.rest() == 130
     shown = terminal.shown.decode()
     assert "Traceback" not in shown
     assert f"interrupted: continue with --state {state}" in shown
     done = finished(state)
-    assert 3 <= done < 36
+    assert 3 <= done < 24
     told = await warmed(*arguments)
     assert told["skipped"] == done
-    assert told["pages"] == 36 - done
+    assert told["pages"] == 24 - done
     # At most those that were under way are asked for twice, and they are in the cache then.
-    assert site.count("/") == 36
+    assert site.count("/") == 24
 
 
 async def test_an_application_that_responds_to_everything_with_its_page(
