@@ -180,10 +180,12 @@ class FileJobs:
         query = (
             "SELECT path, result FROM pages WHERE job = ? AND path > ? AND result LIKE ? LIMIT ?"
         )
-        rows = await self._database.run(
-            lambda database: database.execute(query, (job, cursor, like, most)).fetchall()
-        )
-        found = [(path, parse_result(result)) for path, result in rows]
+
+        def rows(database: sqlite3.Connection) -> list[Row]:
+            found = database.execute(query, (job, cursor, like, most))
+            return [(path, parse_result(result)) for path, result in found]
+
+        found = await self._database.run(rows)
         return found, found[-1][0] if len(found) == most else None
 
     async def close(self) -> None:

@@ -91,7 +91,7 @@ class Jobs:
             try:
                 await self.kept.add(job)
                 if not job.sitemaps:
-                    await self._add(job, list(pages))
+                    await self._add(job, await asyncio.to_thread(list, pages))
                     await self.kept.listed(job.id, "")
             finally:
                 self._filling.discard(job.id)

@@ -6,9 +6,10 @@ are due (the first times are the order of the list), and ``base:ID:pages`` the r
 "since tries". Redis's clock is the only one that replicas share.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -198,12 +199,15 @@ class RedisJobs:
         while True:
             command = self._redis.hscan(f"{self._key(job)}:pages", place, count=most)
             place, some = await result_of(command)
-            for path, text in some.items():
-                result = parse_result(text.decode())
-                if outcome in ("", result.outcome if result else "waiting"):
-                    found.append((path.decode(), result))
+            found += await asyncio.to_thread(_rows, some, outcome)
             if not place or len(found) >= most or time.monotonic() > until:
                 return found, str(place) if place else None
+
+
+def _rows(results: Mapping[bytes, bytes], outcome: str) -> list[Row]:
+    """Those with this outcome, or all with ""."""
+    rows = ((path.decode(), parse_result(text.decode())) for path, text in results.items())
+    return [row for row in rows if outcome in ("", row[1].outcome if row[1] else "waiting")]
 
 
 def _progress(job: Job, fields: dict[str, str], waiting: int) -> Progress:
