@@ -55,6 +55,8 @@ _STORE_AWAY_SECONDS = 2.0
 _LOW_SECONDS = 5.0
 # A page that gave way, or that is being rendered for a client.
 _AGAIN_SECONDS = 1.0
+# Nothing is started for so long when pages have given way again and again.
+_LONGEST_WAY_SECONDS = 30.0
 _CLOSING_SECONDS = 2.0
 # A page that failed is rendered once more after this time.
 _RETRY_SECONDS = 15.0
@@ -112,6 +114,7 @@ class Worker:
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._failures = 0
+        self._gave_way = 0.0
         self._paused_until = 0.0
         self._started = 0.0
         # Results that the store could not take.
@@ -257,6 +260,9 @@ class Worker:
         try:
             await asyncio.wait([render])
             if render.cancelled():
+                # With few pages, the next crawler would have to wait, too, and no page gets done.
+                self._gave_way = min(max(self._gave_way * 2, _AGAIN_SECONDS), _LONGEST_WAY_SECONDS)
+                self._paused_until = max(self._paused_until, time.monotonic() + self._gave_way)
                 await self._again(job, page, _AGAIN_SECONDS)
                 return
             error = render.exception()
@@ -268,7 +274,7 @@ class Worker:
                 self._fail()
                 await self._again(job, replace(page, tries=page.tries + 1), self._retry_seconds)
                 return
-            self._failures = 0
+            self._failures, self._gave_way = 0, 0.0
             outcome = _outcome_of(result, _found(job, self._clock() - result.age))
             await self._finish(job.id, page, outcome, result.snapshot.status, result.detail)
         except StoreError as problem:
@@ -301,7 +307,7 @@ class Worker:
         self._failures += 1
         if (more := self._failures - _FAILURES) >= 0:
             pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** min(more, 10), _LONGEST_PAUSE_SECONDS)
-            self._paused_until = time.monotonic() + pause
+            self._paused_until = max(self._paused_until, time.monotonic() + pause)
 
     async def _again(self, job: Job, page: Waiting, seconds: float) -> None:
         await self._jobs.kept.put_back(job.id, page, seconds)

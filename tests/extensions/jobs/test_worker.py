@@ -233,9 +233,11 @@ async def test_crawlers_come_first(replica: Replica) -> None:
     replica.spare.crowded = True
     await until(lambda: replica.renders.running == 0)
     replica.spare.crowded = False
+    await until(lambda: replica.worker._gave_way)
     replica.renders.gate.set()
     replica.spare.room = True
     ended = await replica.done(job)
+    assert not replica.worker._gave_way
     assert ended.outcomes == {"rendered": 1}
 
 
