@@ -18,7 +18,7 @@ from yarl import URL
 from prerender.proxy.drop_in import page_url
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.support import nginx_server
+from tests.support import nginx_server, no_programs
 from tests.support.commands import SITES
 from tests.support.raw import SECONDS
 
@@ -245,6 +245,7 @@ class ExpressSite:
 
 @asynccontextmanager
 async def _express() -> AsyncIterator[ExpressSite]:
+    no_programs.check()
     assert (FOLDER / "node_modules").is_dir(), (
         "make test installs it: cd tests/sites/drop_in && npm ci"
     )
