@@ -189,14 +189,15 @@ class Revalidator:
         if what := difference(manifest.document, fingerprint_of_document(document)):
             raise _Differs(what, target.url)
         budget = _Budget(self._limits)
-        left = iter([one for one in manifest.all if not self._is_known(one, generation)])
+        unknown = [one for one in manifest.all if not self._is_known(one, generation)]
+        left = iter(unknown)
 
         async def work() -> None:
             for one in left:
                 await self._check(one, generation, budget)
 
         workers = [
-            asyncio.create_task(work(), name=f"inputs of {target.url}") for _ in range(_AT_ONCE)
+            asyncio.create_task(work(), name=f"inputs of {target.url}") for _ in unknown[:_AT_ONCE]
         ]
         try:
             await asyncio.gather(*workers)
