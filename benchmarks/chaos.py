@@ -18,7 +18,7 @@ from measuring import application_runner, serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import app
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 from tests.conftest import Proxy, settings_for
 from tests.support import chaos
@@ -27,7 +27,7 @@ from tests.support.pools import Shop
 
 async def main(options: argparse.Namespace) -> bool:
     """Run, and print the outcome. Returns whether it is as required."""
-    logs.configure(Log(level=options.log))
+    logs.configure(LogSettings(level=options.log))
     async with AsyncExitStack() as stack:
         shop = Shop()
         application = web.Application()

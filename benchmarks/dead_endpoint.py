@@ -20,7 +20,7 @@ from measuring import application_runner, serving
 
 from prerender import app
 from prerender.config import load
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 
 LEARNING_PAGES = 10
@@ -71,7 +71,7 @@ class Crawler:
 
 async def main(options: argparse.Namespace) -> None:
     """Learn, then measure both kinds in turns."""
-    logs.configure(Log(level="error"))
+    logs.configure(LogSettings(level="error"))
     site = web.Application()
     site.router.add_get("/{path:.*}", _answer)
     async with AsyncExitStack() as stack:

@@ -20,7 +20,7 @@ from aiohttp import ClientSession, web
 
 from prerender import app
 from prerender.config import load
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 
 SCRIPTS = 20
@@ -123,7 +123,7 @@ async def main() -> None:
     parser.add_argument("--pages", type=int, default=4)
     parser.add_argument("--latency-ms", type=float, default=20)
     options = parser.parse_args()
-    logs.configure(Log(level="error"))
+    logs.configure(LogSettings(level="error"))
     for name, headers in TERMS.items():
         print(f"{options.states} states, {SCRIPTS + 1} assets with {name}:")
         await compare(headers, options.states, options.pages, options.latency_ms / 1000)

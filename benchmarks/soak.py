@@ -23,7 +23,7 @@ from measuring import application_runner, serving
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import app
 from prerender.browser.processes import memory_of, survey
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 from tests.conftest import settings_for
 from tests.support import processes
@@ -38,7 +38,7 @@ HEAVY = """<!DOCTYPE html><p id='out'></p><script>
 
 async def main(options: argparse.Namespace) -> None:
     """Render both pages repeatedly, and print the state."""
-    logs.configure(Log(level="warning"))
+    logs.configure(LogSettings(level="warning"))
     site = web.Application()
     for path, html in (("/small", SMALL), ("/heavy", HEAVY)):
         site.router.add_get(path, _page(html))

@@ -28,8 +28,7 @@ from prerender.admin.token_file import TokenFile
 from prerender.browser.defaults import page_count
 from prerender.browser.pool import Pool
 from prerender.config import Settings
-from prerender.config.settings import Admin as AdminSettings
-from prerender.config.settings import Server as ServerSettings
+from prerender.config.settings import AdminSettings, ServerSettings
 from prerender.config.types import AUTO, CLASSES
 from prerender.crawlers.from_settings import signed_agents, triggers_of, verification
 from prerender.crawlers.robots import OptOut

@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.background import finishing
-from prerender.config.settings import Webhooks as WebhookSettings
+from prerender.config.settings import WebhookSettings
 from prerender.errors import StoreError
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read

@@ -25,7 +25,7 @@ from yarl import URL
 
 from prerender import app
 from prerender.config import Settings, load
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.support import no_programs, raw
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _logging() -> None:
-    logs.configure(Log(level="info"))
+    logs.configure(LogSettings(level="info"))
 
 
 @pytest.hookimpl(tryfirst=True)

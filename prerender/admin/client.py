@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from prerender.admin.token_file import TokenFile
-from prerender.config.settings import Admin
+from prerender.config.settings import AdminSettings
 from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
@@ -31,7 +31,7 @@ class AdminClient:
     named: str
 
     @classmethod
-    def of(cls, settings: Admin, url: str | None = None) -> "AdminClient":
+    def of(cls, settings: AdminSettings, url: str | None = None) -> "AdminClient":
         """The listener of the settings, or the one at ``url`` with the token of the settings."""
         if settings.token == (AUTO,):
             raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')

@@ -11,7 +11,7 @@ from prerender.admin import openapi
 from prerender.admin.auth import AdminAuth
 from prerender.admin.problem_details import as_problems
 from prerender.admin.routes import Routes, route
-from prerender.config.settings import Admin
+from prerender.config.settings import AdminSettings
 from prerender.http.server_log import server_log
 
 
@@ -40,7 +40,7 @@ def routes(auth: AdminAuth) -> Routes:
 
 
 @asynccontextmanager
-async def listening(app: web.Application, settings: Admin) -> AsyncIterator[int]:
+async def listening(app: web.Application, settings: AdminSettings) -> AsyncIterator[int]:
     """Serve ``app`` while the context is open. Yields the port. Raises OSError."""
     runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
     await runner.setup()

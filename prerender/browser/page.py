@@ -30,7 +30,7 @@ from prerender.browser.settling.reasons import SettleReason
 from prerender.browser.settling.settler import Settled, Settler
 from prerender.browser.tab import Tab
 from prerender.browser.virtual_clock import VirtualClock
-from prerender.config.settings import Render
+from prerender.config.settings import RenderSettings
 from prerender.errors import (
     BrowserGone,
     NeedsNewContext,
@@ -153,7 +153,7 @@ class Page:
         self,
         url: str,
         visit: Visit,
-        limits: Render,
+        limits: RenderSettings,
         *,
         timeout: float,
         options: SerializeOptions,
@@ -236,7 +236,7 @@ class Page:
         self,
         url: str,
         visit: Visit,
-        limits: Render,
+        limits: RenderSettings,
         *,
         scripts: bool,
         variant: Variant = ORDINARY,
@@ -273,7 +273,7 @@ class Page:
         visit.when_in_doubt = in_doubt
         return departure
 
-    def _settler(self, visit: Visit, limits: Render, window: Window) -> Settler:
+    def _settler(self, visit: Visit, limits: RenderSettings, window: Window) -> Settler:
         process = self.context.process
         return Settler(
             self._tab.session,

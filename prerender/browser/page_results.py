@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from prerender.browser.settling.settler import Settled
 from prerender.config.page_changes import Tag
-from prerender.config.settings import Snapshot as Content
+from prerender.config.settings import SnapshotSettings
 
 
 class Resource(NamedTuple):
@@ -83,7 +83,7 @@ class SerializeOptions:
     keep what they show.
     """
 
-    content: Content = field(default_factory=Content)
+    content: SnapshotSettings = field(default_factory=SnapshotSettings)
     add: tuple[Tag, ...] = ()
     internal_host: str = ""
     max_bytes: int = 0

@@ -13,14 +13,14 @@ from yarl import URL
 
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
-from prerender.config.settings import Render
+from prerender.config.settings import RenderSettings
 from prerender.errors import RenderError
 from prerender.gateway.document import Document
 
 Trial = Callable[[Page], Coroutine[Any, Any, None]]
 
 _SECONDS = 20.0
-_LIMITS = Render(budget=1, patience=1)
+_LIMITS = RenderSettings(budget=1, patience=1)
 _EXPECTED = "it works"
 _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 <style>p {{ font: bold 16px sans-serif; transition: opacity 1s }}</style>

@@ -14,7 +14,7 @@ from yarl import URL
 
 from prerender.admin.client import AdminClient
 from prerender.config import Settings, load
-from prerender.config.settings import Log, Origin
+from prerender.config.settings import LogSettings, OriginSettings
 from prerender.config.types import PositiveDuration
 from prerender.config.validation import in_words
 from prerender.errors import ConfigError
@@ -184,7 +184,7 @@ def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
 
 def _server(text: str) -> str:
     try:
-        return Origin(url=with_scheme(text)).url
+        return OriginSettings(url=with_scheme(text)).url
     except ValidationError:
         raise argparse.ArgumentTypeError(
             f"{text!r}: give scheme, host and port, for example http://127.0.0.1:8080"
@@ -242,7 +242,7 @@ def settings_if_any(config: Path | None) -> Settings | None:
     return load(config)
 
 
-def quiet_logs(settings: Log) -> None:
+def quiet_logs(settings: LogSettings) -> None:
     """Configure logging for a command: no ``info`` events."""
     level = "warning" if settings.level == "info" else settings.level
     logs.configure(settings.model_copy(update={"level": level}))

@@ -99,7 +99,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Origin(_Section):
+class OriginSettings(_Section):
     """The origin: the site's own server."""
 
     url: SiteURL = Field(
@@ -133,7 +133,7 @@ class Origin(_Section):
         return tuple((name, value) for name, _, value in pairs)
 
 
-class Site(_Section):
+class SiteSettings(_Section):
     """The site as visitors know it."""
 
     url: SiteURLOrNothing = Field(
@@ -149,7 +149,7 @@ class Site(_Section):
     )
 
 
-class Server(_Section):
+class ServerSettings(_Section):
     """The public listener."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.", examples=["0.0.0.0"])  # noqa: S104
@@ -188,7 +188,7 @@ class Server(_Section):
     )
 
 
-class Admin(_Section):
+class AdminSettings(_Section):
     """The admin listener: dashboard, health checks, metrics and purges. Keep it private."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.", examples=["0.0.0.0"])  # noqa: S104
@@ -228,7 +228,7 @@ class Admin(_Section):
         return token
 
 
-class Triggers(_Section):
+class TriggerSettings(_Section):
     """Which crawlers get snapshots of ordinary URLs."""
 
     preset: TriggerPreset = Field(
@@ -363,7 +363,7 @@ class Triggers(_Section):
         return verify
 
 
-class DropIn(_Section):
+class DropInSettings(_Section):
     """Drop-in replacement for Prerender and Rendertron: GET /https://www.example.com/page."""
 
     enabled: Flag = Field(
@@ -386,7 +386,7 @@ class DropIn(_Section):
     )
 
 
-class Cache(_Section):
+class CacheSettings(_Section):
     """Where snapshots are stored, and for how long."""
 
     url: StoreURL = Field(
@@ -529,7 +529,7 @@ class Cache(_Section):
         return languages
 
 
-class Browser(_Section):
+class BrowserSettings(_Section):
     """Headless Chromium."""
 
     path: str = Field(
@@ -582,7 +582,7 @@ class Browser(_Section):
     )
 
 
-class Render(_Section):
+class RenderSettings(_Section):
     """Limits of a render."""
 
     timeout: PositiveDuration = Field(
@@ -620,7 +620,7 @@ class Render(_Section):
     )
 
 
-class Network(_Section):
+class NetworkSettings(_Section):
     """What pages may reach while they render. The site itself is always allowed."""
 
     third_parties: Literal["public", "listed"] = Field(
@@ -683,7 +683,7 @@ class Network(_Section):
     )
 
 
-class Snapshot(_Section):
+class SnapshotSettings(_Section):
     """What a snapshot contains."""
 
     flatten_shadow_dom: Flag = Field(
@@ -729,7 +729,7 @@ class Snapshot(_Section):
     )
 
 
-class Markdown(_Section):
+class MarkdownSettings(_Section):
     """Markdown that AI agents find. docs/crawlers.md has it whole."""
 
     enabled: Flag = Field(
@@ -747,7 +747,7 @@ class Markdown(_Section):
     )
 
 
-class IndexNow(_Section):
+class IndexNowSettings(_Section):
     """Submits changed pages to search engines (https://www.indexnow.org)."""
 
     key: IndexNowKey = Field(
@@ -767,7 +767,7 @@ class IndexNow(_Section):
     )
 
 
-class Cdn(_Section):
+class CdnSettings(_Section):
     """Keeps a CDN in step: tags on snapshots, and purges that reach it."""
 
     provider: Literal["none", "fastly", "cloudflare"] = Field(
@@ -814,7 +814,7 @@ class Cdn(_Section):
         return value
 
 
-class Sitemaps(_Section):
+class SitemapSettings(_Section):
     """Renders the new and changed pages of the site's sitemaps with what crawlers leave."""
 
     watch: Flag = Field(
@@ -836,7 +836,7 @@ class Sitemaps(_Section):
     )
 
 
-class Visits(_Section):
+class VisitSettings(_Section):
     """What crawlers got, by day and by page, for the report. Stored next to the snapshots."""
 
     days: Annotated[int, whole_number(0, 3650)] = Field(
@@ -846,7 +846,7 @@ class Visits(_Section):
     )
 
 
-class Webhooks(_Section):
+class WebhookSettings(_Section):
     """Sends events and alerts to a URL of yours (https://www.standardwebhooks.com)."""
 
     url: EndpointOrNothing = Field(
@@ -878,7 +878,7 @@ class Webhooks(_Section):
         return secret
 
 
-class Log(_Section):
+class LogSettings(_Section):
     """Log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -905,7 +905,7 @@ class Log(_Section):
     )
 
 
-class Tracing(_Section):
+class TracingSettings(_Section):
     """OpenTelemetry spans. Requires: pip install 'prerender-proxy[otel]'."""
 
     endpoint: EndpointOrNothing = Field(
@@ -924,26 +924,26 @@ class Tracing(_Section):
 class Settings(_Section):
     """All settings. Immutable: changes require a restart."""
 
-    origin: Origin
-    site: Site = Site()
-    server: Server = Server()
-    admin: Admin = Admin()
-    triggers: Triggers = Triggers()
-    drop_in: DropIn = DropIn()
-    cache: Cache = Cache()
-    browser: Browser = Browser()
-    render: Render = Render()
-    network: Network = Network()
-    snapshot: Snapshot = Snapshot()
-    markdown: Markdown = Markdown()
-    indexnow: IndexNow = IndexNow()
-    cdn: Cdn = Cdn()
+    origin: OriginSettings
+    site: SiteSettings = SiteSettings()
+    server: ServerSettings = ServerSettings()
+    admin: AdminSettings = AdminSettings()
+    triggers: TriggerSettings = TriggerSettings()
+    drop_in: DropInSettings = DropInSettings()
+    cache: CacheSettings = CacheSettings()
+    browser: BrowserSettings = BrowserSettings()
+    render: RenderSettings = RenderSettings()
+    network: NetworkSettings = NetworkSettings()
+    snapshot: SnapshotSettings = SnapshotSettings()
+    markdown: MarkdownSettings = MarkdownSettings()
+    indexnow: IndexNowSettings = IndexNowSettings()
+    cdn: CdnSettings = CdnSettings()
 
-    sitemaps: Sitemaps = Sitemaps()
-    visits: Visits = Visits()
-    webhooks: Webhooks = Webhooks()
-    log: Log = Log()
-    tracing: Tracing = Tracing()
+    sitemaps: SitemapSettings = SitemapSettings()
+    visits: VisitSettings = VisitSettings()
+    webhooks: WebhookSettings = WebhookSettings()
+    log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @property
     def origin_url(self) -> URL:

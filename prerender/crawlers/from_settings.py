@@ -8,7 +8,7 @@ from typing import Literal
 
 from prerender.config import Settings
 from prerender.config.presets import PRESETS, Preset
-from prerender.config.settings import Triggers as TriggerSettings
+from prerender.config.settings import TriggerSettings
 from prerender.config.types import CLASSES, Action, CrawlerClass
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories

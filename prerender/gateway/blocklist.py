@@ -6,7 +6,7 @@ address_policy.py decides which addresses may be reached at all.
 from functools import cache
 from importlib.resources import files
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.resource_kind import TYPES
 from prerender.urls.hosts import Hosts
 
@@ -23,7 +23,7 @@ class Blocklist:
     """Blocks the hosts and file types of [network]: ``deny``, trackers that are not in ``allow``, and
     ``block_types`` (``resource_kind.TYPES``)."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: NetworkSettings) -> None:
         self._allow = Hosts(network.allow)
         self._deny = Hosts(network.deny)
         self._trackers = trackers() if network.block_trackers else Hosts()

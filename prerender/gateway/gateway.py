@@ -23,7 +23,7 @@ from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
 from yarl import URL
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.config.types import DEFAULT_LANGUAGE
 from prerender.errors import OriginError
 from prerender.gateway import page_websocket
@@ -82,7 +82,7 @@ class NetworkRules:
     that a snapshot does not need. ``language``: of pages that have none of their own."""
 
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
-    network: Network = field(default_factory=lambda: Network(cache_bytes=0))
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(cache_bytes=0))
     marked: bool = True
     optional: tuple[str, ...] = ()
     language: str = DEFAULT_LANGUAGE

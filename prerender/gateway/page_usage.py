@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.exchange import Exchange
 
 # WebSocket messages, for each request that a page may make.
@@ -18,7 +18,7 @@ class LimitReached(OSError):
 class PageUsage:
     """Counts requests, bytes and WebSocket messages of a page. ``limits``: [network]."""
 
-    limits: Network = field(default_factory=Network)
+    limits: NetworkSettings = field(default_factory=NetworkSettings)
     requests: int = 0
     received_bytes: int = 0
     messages: int = 0

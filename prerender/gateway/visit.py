@@ -5,7 +5,7 @@ import time
 
 from yarl import URL
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.document import Document
 from prerender.gateway.exchange import Traffic
 from prerender.gateway.listener import Connection
@@ -37,7 +37,7 @@ class Visit:
         self,
         public: URL,
         document: Document | None,
-        limits: Network | None = None,
+        limits: NetworkSettings | None = None,
         *,
         variant: Variant = ORDINARY,
         trace: TraceContext | None = None,
@@ -50,7 +50,7 @@ class Visit:
         self.has_policy = has_policy
         self.variant = variant
         self.trace = trace
-        self.usage = PageUsage(limits or Network())
+        self.usage = PageUsage(limits or NetworkSettings())
         self.requests = PageRequests(
             str(public.origin()), self.usage, traffic or Traffic(), hanging or Hanging()
         )

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
-from prerender.config.settings import Server as ServerSettings
+from prerender.config.settings import ServerSettings
 from prerender.errors import BadMessage, BadRequest, CutShort
 from prerender.http.body import Chunked
 from prerender.http.client_address import NOBODY, peer_of

@@ -9,7 +9,7 @@ from typing import cast
 
 from aiohttp import web
 
-from prerender.config.settings import Server as ServerSettings
+from prerender.config.settings import ServerSettings
 from prerender.http.connection import Sweeper
 from prerender.proxy.client_connection import FairConnection, Handler
 from prerender.proxy.listening import Listening

@@ -10,14 +10,14 @@ from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering.renderer import Renderer
 
 # Of a page as a visitor sees it.
-_VISITOR_NETWORK = Network(
+_VISITOR_NETWORK = NetworkSettings(
     block_trackers=False,
     max_requests=10_000,
     max_bytes=1024**3,

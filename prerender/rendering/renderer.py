@@ -13,8 +13,7 @@ from prerender.browser.page_results import Departed, Rendered, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.browser.queue import Place, section_of
 from prerender.config.page_changes import tags_of
-from prerender.config.settings import Render
-from prerender.config.settings import Snapshot as Content
+from prerender.config.settings import RenderSettings, SnapshotSettings
 from prerender.errors import BrowserGone, NeedsNewContext, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.document import Document
@@ -66,8 +65,8 @@ class Renderer:
         navigation: Navigation,
         pool: Pool,
         *,
-        limits: Render,
-        content: Content,
+        limits: RenderSettings,
+        content: SnapshotSettings,
         on_page: Callable[[Target], None] = lambda _: None,
     ) -> None:
         self.with_manifest: WithManifest | None = None

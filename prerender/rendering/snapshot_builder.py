@@ -13,7 +13,7 @@ from itertools import islice
 from yarl import URL
 
 from prerender.browser.page_results import Rendered
-from prerender.config.settings import Snapshot as Content
+from prerender.config.settings import SnapshotSettings
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.document import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.gateway.visit import Visit
@@ -49,7 +49,7 @@ class SnapshotBuilder:
     ``max_bytes``: the size limit of a snapshot. ``content``: [snapshot].
     """
 
-    def __init__(self, public: URL, origin: URL, max_bytes: int, content: Content) -> None:
+    def __init__(self, public: URL, origin: URL, max_bytes: int, content: SnapshotSettings) -> None:
         self._site = str(public.origin())
         self._public = public
         self._redirects = Redirects(public, origin)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from prerender.config.settings import Cache
+from prerender.config.settings import CacheSettings
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
@@ -30,7 +30,7 @@ def is_fresh(expires: float, now: float) -> bool:
 class Freshness:
     """How long snapshots are fresh, and used when they are not: by ``cache``, the section [cache]."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: CacheSettings) -> None:
         self._cache = cache
 
     def ordinary(self, path: str) -> float:

@@ -15,7 +15,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.http.trace_context import CURRENT
 from prerender.telemetry.redaction import Redaction
 
@@ -133,7 +133,7 @@ def _shortened(_: object, __: str, event: EventDict) -> EventDict:
     return event
 
 
-def configure(settings: Log) -> None:
+def configure(settings: LogSettings) -> None:
     """Set up structlog, and route the logging of libraries through it."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Processor] = [

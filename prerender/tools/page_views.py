@@ -10,7 +10,7 @@ from typing import NamedTuple
 from prerender.browser.emulation import window_of
 from prerender.browser.page import Page
 from prerender.browser.settling.decision import SHOWN_MS
-from prerender.config.settings import Render
+from prerender.config.settings import RenderSettings
 from prerender.errors import RenderError, RenderTimeout
 from prerender.gateway.document import PAGE_STATUSES
 from prerender.gateway.visit import Visit
@@ -69,7 +69,7 @@ async def look(
     page: Page,
     url: str,
     visit: Visit,
-    limits: Render,
+    limits: RenderSettings,
     *,
     scripts: bool,
     height: int = 0,
@@ -100,7 +100,7 @@ async def look(
 
 
 async def listen(
-    page: Page, url: str, visit: Visit, limits: Render, *, timeout: float
+    page: Page, url: str, visit: Visit, limits: RenderSettings, *, timeout: float
 ) -> tuple[Announcement, ...]:
     """Open ``url`` without the page's scripts, and return what a screen reader announces.
 

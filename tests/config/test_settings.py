@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from prerender.config import Settings, load
 from prerender.config.example import example
-from prerender.config.settings import Server
+from prerender.config.settings import ServerSettings
 from prerender.errors import ConfigError
 from tests.support.commands import ROOT
 
@@ -435,7 +435,8 @@ def test_what_is_required() -> None:
         ),
         (
             "[server]\nzzz = 1",
-            "[server] zzz (from FILE): unknown setting; known: " + ", ".join(Server.model_fields),
+            "[server] zzz (from FILE): unknown setting; known: "
+            + ", ".join(ServerSettings.model_fields),
         ),
         (
             '["a\\nb"]\nc = 1',

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.assets import AssetStore
 from prerender.gateway.gateway import NetworkRules
 from prerender.http.caching import Terms, stored
@@ -52,12 +52,12 @@ class Origin:
         start_origin: StartOrigin,
         *,
         max_bytes: int = 10**6,
-        limits: Network | None = None,
+        limits: NetworkSettings | None = None,
     ) -> AsyncIterator["Pages"]:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer)
         site = await start_origin(application)
-        rules = NetworkRules(network=limits or Network(cache_bytes=max_bytes))
+        rules = NetworkRules(network=limits or NetworkSettings(cache_bytes=max_bytes))
         async with PlainClient.open(site.url, rules=rules) as client:
             yield Pages(client)
 
@@ -335,7 +335,7 @@ async def test_bodies_that_are_cut_short_are_not_kept() -> None:
         fields = b"Content-Type: text/css\r\nCache-Control: max-age=60\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + fields + heads[path])
 
-    rules = NetworkRules(network=Network(cache_bytes=10**6))
+    rules = NetworkRules(network=NetworkSettings(cache_bytes=10**6))
     async with raw.origin(serve) as origin, PlainClient.open(origin.url, rules=rules) as client:
         for path in ("/length", "/chunks"):
             answer = await Pages(client).get(path)

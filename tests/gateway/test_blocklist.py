@@ -5,7 +5,7 @@ determined.
 import pytest
 from multidict import CIMultiDict
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.blocklist import Blocklist, trackers
 from prerender.gateway.resource_kind import destination
 
@@ -23,9 +23,9 @@ from prerender.gateway.resource_kind import destination
     ],
 )
 def test_trackers(host: str) -> None:
-    assert Blocklist(Network()).unwanted_host(host, 443) == "a tracker"
-    assert not Blocklist(Network(block_trackers=False)).unwanted_host(host, 443)
-    assert not Blocklist(Network(allow=(host,))).unwanted_host(host, 443)
+    assert Blocklist(NetworkSettings()).unwanted_host(host, 443) == "a tracker"
+    assert not Blocklist(NetworkSettings(block_trackers=False)).unwanted_host(host, 443)
+    assert not Blocklist(NetworkSettings(allow=(host,))).unwanted_host(host, 443)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_content_is_not_left_out(host: str) -> None:
 
 
 def test_denied_hosts() -> None:
-    policy = Blocklist(Network(allow=("a.example",), deny=("*.example", "192.0.2.0/24")))
+    policy = Blocklist(NetworkSettings(allow=("a.example",), deny=("*.example", "192.0.2.0/24")))
     assert policy.unwanted_host("a.example", 443) == "deny has its host"
     assert policy.unwanted_host("192.0.2.7", 443) == "deny has its host"
     assert not policy.unwanted_host("example.com", 443)
 
 
 def test_types() -> None:
-    policy = Blocklist(Network(block_types=("image", "media")))
+    policy = Blocklist(NetworkSettings(block_types=("image", "media")))
     for kind in ("image", "audio", "video", "track"):
         assert policy.unwanted_type(kind)
     for kind in ("script", "style", "font", "empty", "document", ""):

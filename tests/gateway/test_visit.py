@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientError, WSServerHandshakeError, web
 from yarl import URL
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.document import Document
 from prerender.gateway.gateway import NetworkRules
@@ -68,7 +68,7 @@ async def test_preflights_and_sockets_of_what_is_left_out() -> None:
 async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/x": "own"})
     rules = NetworkRules(
-        network=Network(deny=(f"*.{TRACKER}",), block_types=("image",), cache_bytes=0)
+        network=NetworkSettings(deny=(f"*.{TRACKER}",), block_types=("image",), cache_bytes=0)
     )
     public = URL(f"http://{TRACKER}")
     async with PlainClient.open(origin.url, public=public, rules=rules) as browser:
@@ -131,7 +131,7 @@ async def test_the_site_itself_by_all_its_names(start_origin: StartOrigin, host:
     assert {request.headers["Host"] for request in origin.requests} == {"www.example.com"}
 
 
-LIMITS = Network(
+LIMITS = NetworkSettings(
     max_requests=3, max_bytes=1000, max_response_bytes=600, request_timeout=0.3, cache_bytes=0
 )
 

@@ -19,8 +19,7 @@ from yarl import URL
 
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
-from prerender.config.settings import Render
-from prerender.config.settings import Snapshot as Content
+from prerender.config.settings import RenderSettings, SnapshotSettings
 from prerender.errors import BrowserGone, NeedsNewContext
 from prerender.gateway import document
 from prerender.gateway.document import Document
@@ -40,7 +39,7 @@ from tests.support.readers import SHOWN
 
 SITE = URL("https://www.example.com")
 TIMEOUT = 60.0
-LIMITS = Render(budget=10.0, patience=5.0)
+LIMITS = RenderSettings(budget=10.0, patience=5.0)
 MAX_BYTES = 10**8
 HTML = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
 PAGES = 3
@@ -57,7 +56,7 @@ class _Comparison:
 
     def __init__(self, parts: Rendering) -> None:
         self._parts = parts
-        self._builder = SnapshotBuilder(SITE, parts.upstream.base, MAX_BYTES, Content())
+        self._builder = SnapshotBuilder(SITE, parts.upstream.base, MAX_BYTES, SnapshotSettings())
         self._room = asyncio.Semaphore(PAGES)
 
     @classmethod

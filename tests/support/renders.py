@@ -4,7 +4,7 @@ import asyncio
 
 from yarl import URL
 
-from prerender.config.settings import Cache
+from prerender.config.settings import CacheSettings
 from prerender.errors import RenderError
 from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.freshness import Freshness
@@ -106,4 +106,4 @@ class Replica:
 def freshness_of(ttl: float, error_ttl: float = 60.0, **cache: object) -> Freshness:
     """By default, snapshots are not used when they have expired."""
     changed = {"ttl": ttl, "error_ttl": error_ttl, "stale_if_error": 0.0, **cache}
-    return Freshness(Cache().model_copy(update=changed))
+    return Freshness(CacheSettings().model_copy(update=changed))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 
 
@@ -18,7 +18,7 @@ def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.Mon
     monkeypatch.setattr(logs, "_STANDARD_ERROR", writable)
     handlers = logging.getLogger().handlers
     monkeypatch.setattr(logging.getLogger(), "handlers", list(handlers))
-    logs.configure(Log())
+    logs.configure(LogSettings())
     line = "x" * 999_999 + "\n"
     try:
         for _ in range(100):
@@ -54,7 +54,7 @@ def standard_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 @pytest.mark.parametrize("length", [2000, 2001, 65_536])
 def test_long_values_are_shortened(standard_error: int, length: int) -> None:
-    logs.configure(Log(format="json"))
+    logs.configure(LogSettings(format="json"))
     structlog.get_logger().info("rendered", url="x" * length, bytes=length)
     logs.flush()
     line = json.loads(os.read(standard_error, 100_000))
@@ -63,7 +63,7 @@ def test_long_values_are_shortened(standard_error: int, length: int) -> None:
 
 
 def test_exceptions_are_whole(standard_error: int) -> None:
-    logs.configure(Log(format="json"))
+    logs.configure(LogSettings(format="json"))
     try:
         raise ValueError("x" * 3000)
     except ValueError:
@@ -73,7 +73,7 @@ def test_exceptions_are_whole(standard_error: int) -> None:
 
 
 def test_what_was_collected_comes_before_the_next_line(standard_error: int) -> None:
-    logs.configure(Log(format="json"))
+    logs.configure(LogSettings(format="json"))
     collected = ["first\n"]
 
     def write_collected() -> None:

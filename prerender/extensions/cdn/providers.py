@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
-from prerender.config.settings import Cdn
+from prerender.config.settings import CdnSettings
 from prerender.config.watched_file import WatchedFile
 from prerender.config.watched_file import reason_of as reason_of_file
 from prerender.errors import ConfigError
@@ -85,7 +85,7 @@ PROVIDERS = {
 }
 
 
-def header_of(cdn: Cdn) -> Header | None:
+def header_of(cdn: CdnSettings) -> Header | None:
     """The response header with tags, if there is one."""
     if cdn.header != "auto":
         return cdn.header
@@ -95,7 +95,7 @@ def header_of(cdn: Cdn) -> Header | None:
 class Client:
     """Sends requests to the API of ``cdn``. Its token is never in an error."""
 
-    def __init__(self, session: ClientSession, cdn: Cdn, token: Callable[[], str]) -> None:
+    def __init__(self, session: ClientSession, cdn: CdnSettings, token: Callable[[], str]) -> None:
         assert cdn.provider != "none"
         self._session = session
         self._provider = PROVIDERS[cdn.provider]
@@ -105,7 +105,7 @@ class Client:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, cdn: Cdn) -> AsyncIterator["Client"]:
+    async def open(cls, cdn: CdnSettings) -> AsyncIterator["Client"]:
         """A client while the context is open. Raises ConfigError if a token file cannot be read."""
         token = _token_of(cdn)
         async with ClientSession(
@@ -173,7 +173,7 @@ def _first_error(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _token_of(cdn: Cdn) -> Callable[[], str]:
+def _token_of(cdn: CdnSettings) -> Callable[[], str]:
     if not cdn.token_file:
         return lambda: cdn.token
     try:

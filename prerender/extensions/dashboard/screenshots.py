@@ -14,7 +14,7 @@ from yarl import URL
 
 from prerender.browser.pool import Pool
 from prerender.config import Settings
-from prerender.config.settings import Render
+from prerender.config.settings import RenderSettings
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.document import Document
@@ -44,7 +44,7 @@ class Viewer:
         upstream: Upstream,
         navigation: Navigation,
         pool: Pool,
-        limits: Render,
+        limits: RenderSettings,
     ) -> None:
         self._public = public
         self._upstream = upstream

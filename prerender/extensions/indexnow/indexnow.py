@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from prerender.background import running
-from prerender.config.settings import IndexNow as IndexNowSettings
+from prerender.config.settings import IndexNowSettings
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request

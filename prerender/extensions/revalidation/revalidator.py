@@ -17,7 +17,7 @@ import structlog
 from aiohttp import ClientError, ClientResponse
 from cachetools import LRUCache, TTLCache
 
-from prerender.config.settings import Network
+from prerender.config.settings import NetworkSettings
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
 from prerender.extensions.revalidation.eligibility import Reason, explained, why_rendered
@@ -101,7 +101,7 @@ class Revalidator:
         self,
         egress: Egress,
         assets: AssetStore,
-        limits: Network,
+        limits: NetworkSettings,
         documents: Documents,
         *,
         maker: Maker,
@@ -358,7 +358,7 @@ class Revalidator:
 class _Budget:
     """The bytes that the responses of a page may have."""
 
-    def __init__(self, limits: Network) -> None:
+    def __init__(self, limits: NetworkSettings) -> None:
         self._limits = limits
         self._received = 0
 

@@ -10,7 +10,7 @@ from yarl import URL
 
 from prerender.browser.page_results import Departed, SerializeOptions
 from prerender.browser.pool import Pool
-from prerender.config.settings import Render
+from prerender.config.settings import RenderSettings
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
@@ -58,7 +58,7 @@ class VisitorBrowser:
     """
 
     def __init__(
-        self, pool: Pool, limits: Render, addresses: VisitorPolicy, blocklist: Blocklist
+        self, pool: Pool, limits: RenderSettings, addresses: VisitorPolicy, blocklist: Blocklist
     ) -> None:
         self._pool = pool
         self._limits = limits

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from prerender.config.settings import Cdn
+from prerender.config.settings import CdnSettings
 from prerender.errors import ConfigError
 from prerender.extensions.cdn import doctor, providers, purge_forwarding
 from prerender.extensions.cdn.providers import Client
@@ -115,14 +115,14 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "_LOOK_SECONDS", 0.05)
 
 
-def cdn(double: CdnDouble, provider: str = "fastly", **more: Any) -> Cdn:
+def cdn(double: CdnDouble, provider: str = "fastly", **more: Any) -> CdnSettings:
     values = {"provider": provider, "zone": ZONE, "token": TOKEN, "endpoint": double.url, **more}
-    return Cdn.model_validate(values)
+    return CdnSettings.model_validate(values)
 
 
 @asynccontextmanager
 async def replica(
-    settings: Cdn | None, store_url: str, outbox_url: str = ""
+    settings: CdnSettings | None, store_url: str, outbox_url: str = ""
 ) -> AsyncIterator[PurgeForwarding]:
     store = await open_store(settings_for("http://127.0.0.1:1", {"cache": {"url": store_url}}))
     async with sending(outbox_url or "http://127.0.0.1:1/") as webhooks:

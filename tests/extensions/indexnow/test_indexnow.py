@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.config.settings import IndexNow as Settings
+from prerender.config.settings import IndexNowSettings
 from prerender.extensions.indexnow.indexnow import IndexNow
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
@@ -62,7 +62,7 @@ async def telling(
     engine: SearchEngine, interval: float = 0.05, same_page: float = 60.0
 ) -> AsyncIterator[IndexNow]:
     volatile = [re.compile("build [0-9]")]
-    settings = Settings(key=KEY, endpoint=engine.url, interval=interval)
+    settings = IndexNowSettings(key=KEY, endpoint=engine.url, interval=interval)
     told = IndexNow(PUBLIC, settings, same_page=same_page, volatile=volatile)
     async with told.submitting():
         yield told

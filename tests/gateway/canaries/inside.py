@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import ClientSession, web
 
 from prerender import app
-from prerender.config.settings import Log
+from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 from tests.conftest import settings_for
 from tests.gateway.canaries import network
@@ -228,7 +228,7 @@ def _is_canary(packet: Packet) -> bool:
 async def main(certificate: Path, what: str) -> None:
     """Set up the network, and run ``what`` in it."""
     network.make()
-    logs.configure(Log(level="error"))
+    logs.configure(LogSettings(level="error"))
     async with servers(certificate) as served:
         if what in ("control", "redirected"):
             results: Any = await control(certificate, served, what == "redirected")
