@@ -76,8 +76,9 @@ async def test_an_ordinary_browser_touches_them(tmp_path: Path, what: str) -> No
 
 
 @pytest.mark.timeout(300)
-async def test_no_page_touches_them(tmp_path: Path) -> None:
-    for run in await inside(tmp_path, "short", 240):
+@pytest.mark.parametrize("what", ["short", pytest.param("listed", marks=pytest.mark.long)])
+async def test_no_page_touches_them(tmp_path: Path, what: str) -> None:
+    for run in await inside(tmp_path, what, 240):
         nothing_was_touched(run)
 
 

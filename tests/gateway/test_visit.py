@@ -78,15 +78,16 @@ async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: St
 
 
 async def test_only_listed_third_parties(start_origin: StartOrigin) -> None:
+    """The names of others are not even looked up."""
     cdn = await pages(start_origin, {"/lib.js": "code"})
     port = URL(cdn.url).port or 0
     policy = AddressPolicy(Hosts(["*.cdn.example", "192.0.2.0/24"]), only_listed=True)
-    async with PlainClient.open(
-        NOTHING, Elsewhere(port), rules=NetworkRules(addresses=policy)
-    ) as browser:
+    resolver = Elsewhere(port)
+    async with PlainClient.open(NOTHING, resolver, rules=NetworkRules(addresses=policy)) as browser:
         assert (await browser.request("a.cdn.example", "/lib.js")).text == "code"
         for host in ("other.example", "cdn.example.evil.example", "8.8.8.8", "127.0.0.1"):
             assert (await browser.request(host, "/lib.js")).status == 403
+    assert set(resolver.asked) == {"a.cdn.example"}
 
 
 async def test_what_is_listed_may_be_private() -> None:

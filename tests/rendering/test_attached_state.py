@@ -95,9 +95,16 @@ async def seen(page: Session, url: str, *, scripts: bool) -> tuple[list[str], li
     return sorted(map(str, tree)), await page.evaluate(LOOK)
 
 
-@pytest.mark.parametrize("flat", [False, True], ids=["declarative", "flattened"])
+@pytest.mark.parametrize(
+    ("flat", "names"),
+    [
+        pytest.param(False, [*CASES], id="declarative"),
+        pytest.param(True, [*CASES][::3], id="flattened"),
+        pytest.param(True, [*CASES], id="all flattened", marks=pytest.mark.long),
+    ],
+)
 async def test_it_is_the_same_for_readers_without_scripts(
-    flat: bool, start_origin: StartOrigin, start_proxy: StartProxy
+    flat: bool, names: list[str], start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     content = {
         f"/{name}": f"<!DOCTYPE html><title>t</title>{html}<script>{DEFINE}{script}</script>"
@@ -110,7 +117,7 @@ async def test_it_is_the_same_for_readers_without_scripts(
         target = await browser.call("Target.createTarget", url="about:blank")
         page = await browser.attach(target["targetId"])
         await page.call("Page.enable")
-        for name in CASES:
+        for name in names:
             live = await seen(page, f"{origin.url}/{name}", scripts=True)
             url = f"http://127.0.0.1:{proxy.running.public_port}/{name}?_escaped_fragment_="
             snapshot = await seen(page, url, scripts=False)

@@ -25,14 +25,19 @@ HTML = CIMultiDict({"Content-Type": "text/html"})
 
 
 class Elsewhere(AbstractResolver):
-    """Resolves every name to an address of this machine: a third party for tests."""
+    """Resolves every name to an address of this machine: a third party for tests.
+
+    ``asked``: the names that were looked up.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self.asked: list[str] = []
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
+        self.asked.append(host)
         return [
             ResolveResult(
                 hostname=host, host="127.0.0.1", port=self._port, family=family, proto=0, flags=0
