@@ -6,6 +6,7 @@ browsers (support/browsers.py).
 """
 
 import asyncio
+import gc
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -70,6 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Search for more counterexamples if property tests are selected by their marker."""
     wanted = config.getoption("markexpr")
     hypothesis_settings.load_profile("long" if "hypothesis" in wanted.split() else "ordinary")
+
+
+def pytest_collection_finish() -> None:
+    """Take the modules and tests out of what is searched for garbage: that is a fifth of the CPU time
+    of tests without a browser.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

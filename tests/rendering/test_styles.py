@@ -100,8 +100,8 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 # By turns of a style element and of a file.
-SOME = [f"{('style', 'link')[n // 2 % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 2)]
-SOME += [*OTHERS][::2]
+SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 3)]
+SOME += [*OTHERS][::3]
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -23,8 +23,8 @@ def some_of_each_kind(first: int, every: int) -> list[Case]:
     return [case for cases in kinds.values() for case in cases[first::every]]
 
 
-ALONE = some_of_each_kind(0, 5)
-BESIDE_OTHERS = [case for case in some_of_each_kind(1, 5) if case.kind != PUSHED]
+ALONE = some_of_each_kind(0, 8)
+BESIDE_OTHERS = [case for case in some_of_each_kind(1, 8) if case.kind != PUSHED]
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -475,16 +475,18 @@ async def test_nobody_is_kept_out(
     asked = await proxy.client.get(f"{proxy.admin_url}/api/v1/pages?url=/%23!/items/3")
     key = (await asked.json())["id"]
     await begin_job(proxy)
-    for number, (place, shown) in enumerate(
-        (
-            ("overview", "Healthy"),
-            ("requests", "in total"),
-            ("snapshots", "in total"),
-            ("problems", "Slowest"),
-            ("report", "By folder"),
-            (f"page/{key}", "of the text is the same"),
-        )
-    ):
+    places = [
+        ("overview", "Healthy"),
+        ("requests", "in total"),
+        ("snapshots", "in total"),
+        ("problems", "Slowest"),
+        ("report", "By folder"),
+        (f"page/{key}", "of the text is the same"),
+    ]
+    # Two of them are lists like that of the snapshots.
+    if some:
+        del places[1], places[2]
+    for number, (place, shown) in enumerate(places):
         await look(tab, proxy, place)
         await tab.sees(shown, "main")
         await tab.run(AXE)
