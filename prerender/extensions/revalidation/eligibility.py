@@ -97,9 +97,9 @@ def manifest_of(
     visit: Visit,
     *,
     may_repeat: Callable[[str], bool] = lambda _: False,
-) -> Manifest:
-    """The manifest of a new snapshot. ``may_repeat``: whether POST requests for a URL are queries.
-    Raises Ineligible."""
+) -> bytes:
+    """The manifest of a new snapshot in its stored form. ``may_repeat``: whether POST requests for a
+    URL are queries. Raises Ineligible."""
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
         raise Ineligible(Reason.VERDICT)
@@ -135,9 +135,10 @@ def manifest_of(
         tuple(one for key, one in found.items() if key not in assets),
         tuple(sorted((found[key] for key in assets), key=lambda it: (it.key, it.headers))),
     )
-    if len(encode(manifest)) > _MOST_BYTES:
+    data = encode(manifest)
+    if len(data) > _MOST_BYTES:
         raise Ineligible(Reason.SIZE)
-    return manifest
+    return data
 
 
 def _is_unread(one: Exchange) -> bool:

@@ -12,7 +12,6 @@ from prerender.config import Settings
 from prerender.extension import Proxy
 from prerender.extensions.revalidation.eligibility import Ineligible, Made, manifest_of
 from prerender.extensions.revalidation.maker import Maker
-from prerender.extensions.revalidation.manifest import encode
 from prerender.extensions.revalidation.revalidator import CHECKS, Revalidator
 from prerender.gateway.document import Document
 from prerender.gateway.egress import split_url
@@ -87,7 +86,7 @@ def _with_manifest(
             manifest = manifest_of(maker.name, made, document, visit, may_repeat=may_repeat)
         except Ineligible as reason:
             return replace(snapshot, unrenewable=str(reason))
-        return replace(snapshot, manifest=encode(manifest))
+        return replace(snapshot, manifest=manifest)
 
     return with_manifest
 
