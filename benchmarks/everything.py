@@ -26,6 +26,7 @@ import growth
 import measuring
 import misses
 import psutil
+import revalidation
 import scaling_out
 import uvloop
 from measuring import Measured, median
@@ -73,6 +74,9 @@ async def main(*, quick: bool, modules: Path | None, urls: int) -> tuple[str, li
     busy, calm = await _section("forwarding", lambda: forwarding.measure(seconds, rounds, modules))
     scale = misses.QUICK if quick else misses.FULL
     rendered = await _section("misses", lambda: misses.measure(scale, modules))
+    fresh = await _section(
+        "renewals", lambda: revalidation.turns(3 if quick else 600, 1 if quick else 8, 2, modules)
+    )
     grown = await _section("growth", lambda: growth.measure(growth.QUICK if quick else growth.FULL))
     failures = await _section(
         "failures", lambda: scaling_out.main(scaling_out.Options(urls, urls * 0.06))
@@ -83,6 +87,7 @@ async def main(*, quick: bool, modules: Path | None, urls: int) -> tuple[str, li
         ["## Cache hits and 304s", "", *_hits(hits)],
         ["## Forwarding", "", *_forwarded(busy, calm)],
         ["## Rendering", "", *misses.tables(rendered)],
+        ["## Renewals without rendering", "", *fresh],
         ["## Scaling of costs", ""],
         *([*one.table(), "", f"![{one.title}](benchmarks/{one.name}.svg)"] for one in grown),
         ["## Scaling out with failures", "", *failures],

@@ -182,8 +182,8 @@ def change(pages: int, turn: int) -> str:
     return mutation
 
 
-async def turns(pages: int, at_once: int, count: int, modules: Path | None) -> None:
-    """Let all snapshots expire a few times."""
+async def turns(pages: int, at_once: int, count: int, modules: Path | None) -> list[str]:
+    """Let all snapshots expire a few times. Returns a table."""
     make_birds(pages)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ClientSession(cookie_jar=DummyCookieJar()))
@@ -199,7 +199,7 @@ async def turns(pages: int, at_once: int, count: int, modules: Path | None) -> N
             rival = await stack.enter_async_context(starting), its_site
         await _misses(proxies, pages, at_once)
         await _checked(proxies["with revalidation"], pages, at_once)
-        await _turns(proxies, pages, at_once, count, rival)
+        return await _turns(proxies, pages, at_once, count, rival)
 
 
 async def _misses(proxies: dict[str, Proxy], pages: int, at_once: int) -> None:
@@ -271,7 +271,7 @@ async def _turns(
     at_once: int,
     count: int,
     rival: tuple[Renderer, Site] | None,
-) -> None:
+) -> list[str]:
     # Of the turns, and of those without checks.
     total = {name: Costs() for name in proxies}
     renewing = {name: Costs() for name in proxies}
@@ -310,6 +310,26 @@ async def _turns(
         if rivals.pages:
             times = (ours.pages / ours.seconds) / (rivals.pages / rivals.seconds)
             print(f"  Prerender: {rivals}; kept fresh {times:.1f} times as many pages per second")
+    prerender_too = {"Prerender": rivals} if rivals.pages else {}
+    return _table(pages, total | prerender_too)
+
+
+def _table(pages: int, total: dict[str, Costs]) -> list[str]:
+    yardstick = total["without"]
+    rows = [
+        f"{pages} pages of a React application, 2 % of which have changed since all were rendered.",
+        "",
+        "| | CPU ms a page | ratio | pages/s | ratio | requests at the origin, a page |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, cost in total.items():
+        cpu, rate = cost.cpu / cost.pages, cost.pages / cost.seconds
+        ratios = cpu / (yardstick.cpu / yardstick.pages), rate * yardstick.seconds / yardstick.pages
+        rows.append(
+            f"| {name} | {1000 * cpu:.1f} | {ratios[0]:.2f} | {rate:.1f} | {ratios[1]:.2f} "
+            f"| {cost.requests / cost.pages:.2f} |"
+        )
+    return rows
 
 
 if __name__ == "__main__":
@@ -324,4 +344,5 @@ if __name__ == "__main__":
     if options.days:
         uvloop.run(days(pages or 150, at_once, options.days))
     else:
-        uvloop.run(turns(pages or 2000, at_once, options.turns, options.node_modules))
+        table = turns(pages or 2000, at_once, options.turns, options.node_modules)
+        print(*uvloop.run(table), sep="\n")
