@@ -148,7 +148,7 @@ class Costs:
 
 
 async def crawled(
-    side: Renderer, site: Site, pages: Iterable[int], at_once: int
+    side: Renderer, site: Site, pages: Iterable[int], clients: int
 ) -> tuple[dict[int, str], Costs]:
     """Request pages. Returns their snapshots, and the costs."""
     found: dict[int, str] = {}
@@ -160,7 +160,7 @@ async def crawled(
 
     site.requests.clear()
     cpu, began = cpu_seconds(side), time.monotonic()
-    await asyncio.gather(*(crawl() for _ in range(_CLIENTS * at_once)))
+    await asyncio.gather(*(crawl() for _ in range(clients)))
     seconds = time.monotonic() - began
     await asyncio.sleep(1)  # until the pages of the browser are clean
     return found, Costs(len(found), cpu_seconds(side) - cpu, seconds, site.requests.total())
@@ -209,7 +209,7 @@ async def _misses(proxies: dict[str, Proxy], pages: int, at_once: int) -> None:
         for name in order:
             side = proxies[name]
             block = range(first, min(first + _BLOCK, pages + 1))
-            total[name] += (await crawled(side, side.site, block, at_once))[1]
+            total[name] += (await crawled(side, side.site, block, _CLIENTS * at_once))[1]
         order.reverse()
     for name, cost in total.items():
         print(f"misses, {name}: {cost}", flush=True)
@@ -219,7 +219,7 @@ async def _checked(side: Proxy, pages: int, at_once: int) -> None:
     for number in range(2):
         await side.expire()
         side.results.clear()
-        _, cost = await crawled(side, side.site, range(1, pages + 1), at_once)
+        _, cost = await crawled(side, side.site, range(1, pages + 1), _CLIENTS * at_once)
         print(f"check {number + 1}: {dict(side.results)}, {cost}", flush=True)
 
 
@@ -235,7 +235,7 @@ async def days(pages: int, at_once: int, count: int) -> None:
             for revalidate in (True, False)
         ]
         for one in (side, other):
-            await crawled(one, one.site, everything, at_once)
+            await crawled(one, one.site, everything, _CLIENTS * at_once)
         for day in range(count):
             side.results.clear()
             total = Costs()
@@ -243,12 +243,12 @@ async def days(pages: int, at_once: int, count: int) -> None:
                 until = time.monotonic() + hour
                 change(pages, turn)
                 await side.expire()
-                snapshots, cost = await crawled(side, side.site, everything, at_once)
+                snapshots, cost = await crawled(side, side.site, everything, _CLIENTS * at_once)
                 total += cost
                 await asyncio.sleep(until - time.monotonic())
             await other.expire()
             other.results.clear()
-            others, without = await crawled(other, other.site, everything, at_once)
+            others, without = await crawled(other, other.site, everything, _CLIENTS * at_once)
             same = _same(snapshots, others)
             times = (without.cpu / without.pages) / (total.cpu / total.pages)
             print(f"day {day + 1}: {dict(side.results)}, {total}")
@@ -284,7 +284,9 @@ async def _turns(
         for name, side in proxies.items():
             await side.expire()
             side.results.clear()
-            found[name], costs[name] = await crawled(side, side.site, everything, at_once)
+            found[name], costs[name] = await crawled(
+                side, side.site, everything, _CLIENTS * at_once
+            )
             total[name] += costs[name]
             print(f"turn {turn + 1}, {name}: {dict(side.results)}, {costs[name]}", flush=True)
         ours, others = found.values()
@@ -297,9 +299,11 @@ async def _turns(
         if rival is not None:
             some = everything[:_MOST_OF_RIVAL]
             snapshots, cost = await crawled(*rival, some, at_once)
-            rivals += cost
             complete = sum("Avis" in html for html in snapshots.values())
             print(f"turn {turn + 1}, Prerender: {complete} complete, {cost}", flush=True)
+            # Errors take no CPU time.
+            if complete == len(some):
+                rivals += cost
     for what, sums in (("turns without checks", renewing), ("all turns", total)):
         ours, others = sums.values()
         if not ours.pages:

@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from aiohttp import ClientError
@@ -40,8 +41,17 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
     killed: Counter[str] = field(default_factory=Counter)
     browsers: int = 0
-    before: dict[str, object] = field(default_factory=dict)
-    after: dict[str, object] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """What of the state differs. Of the tasks, those that are left: others may have ended, such as
+        those of a browser of the test before."""
+        changes = {key: value for key, value in self.after.items() if value != self.before[key]}
+        if "tasks" in changes:
+            changes["tasks"] = [*(Counter(self.after["tasks"]) - Counter(self.before["tasks"]))]
+        return {key: value for key, value in changes.items() if key != "tasks" or value}
 
     @property
     def share(self) -> float:
@@ -79,7 +89,7 @@ async def run(
     # Tasks of a browser that was killed last may end a moment later.
     with suppress(TimeoutError):
         async with asyncio.timeout(HANGING_SECONDS):
-            while outcome.after != outcome.before:
+            while not outcome.after or outcome.changes:
                 outcome.after = await _census(proxy, pages)
     return outcome
 
@@ -111,7 +121,7 @@ async def _crawl(proxy: Proxy, prefix: str, outcome: Outcome, end: float) -> Non
             await asyncio.sleep(1)  # a crawler obeys Retry-After
 
 
-async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
+async def _census(proxy: Proxy, pages: int) -> dict[str, Any]:
     """What must be equal before and after, when all pages were used and nothing runs."""
     for _ in range(2):
         await asyncio.gather(*(crawl(proxy, f"census/{time.monotonic_ns()}") for _ in range(pages)))
