@@ -122,7 +122,7 @@ def manifest_of(
             continue
         new = _input(one, may_repeat)
         if is_asset := one.destination in _ASSETS:
-            new = _of_any_page(new)
+            new = _from_the_site(new)
         known = found.setdefault(key := (new.key, new.headers), new)
         if known.fingerprint[:2] != new.fingerprint[:2]:
             raise Ineligible(Reason.VARYING, one.url)
@@ -170,7 +170,7 @@ def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
     return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
 
 
-def _of_any_page(asset: Input) -> Input:
+def _from_the_site(asset: Input) -> Input:
     """The same for all pages: from the site, not from this page, unless the response varies by it."""
     if asset.varies_by_page:
         return asset

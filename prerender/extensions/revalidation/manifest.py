@@ -79,8 +79,9 @@ class Input:
     @property
     def varies_by_page(self) -> bool:
         """Whether the response depends on which page requests it (RFC 9110 section 12.5.5)."""
-        vary = dict(self.fingerprint.headers).get(_VARY, "")
-        return bool(members(vary) & {"referer", "*"})
+        vary = dict(self.fingerprint.headers).get(_VARY, "none")
+        # It is not known of one that is ignored.
+        return vary == _IGNORED or bool(members(vary) & {"referer", "*"})
 
     @cached_property
     def of_any_page(self) -> "Input":

@@ -4,7 +4,7 @@ import pytest
 
 from prerender.extensions.revalidation import revalidator
 from prerender.extensions.revalidation.eligibility import Reason
-from prerender.extensions.revalidation.manifest import decode
+from prerender.extensions.revalidation.manifest import Fingerprint, Input, decode
 from prerender.snapshots.renewals import Finding
 from tests.extensions.revalidation.asking import TRUSTED, asking
 from tests.extensions.revalidation.site import INPUTS, Site
@@ -47,6 +47,16 @@ async def test_pages_share_what_does_not_vary_by_the_page(monkeypatch: pytest.Mo
         site.versions["plain"] += 1
         found = [await asker.ask(pages[0]), await asker.ask_soon(pages[1])]
         assert [one.result for one in found] == ["changed", "changed"]
+
+
+@pytest.mark.parametrize(
+    ("vary", "varies"),
+    [("Origin", False), ("Accept, Referer", True), ("*", True), ("", True)],
+    ids=["other", "referer", "any", "ignored"],
+)
+def test_a_response_varies_by_the_page(vary: str, varies: bool) -> None:
+    fingerprint = Fingerprint(200, "", (("vary", vary),))
+    assert Input("GET", "/data", (), "", fingerprint).varies_by_page is varies
 
 
 async def test_headers_that_always_differ_are_ignored_after_a_check() -> None:
