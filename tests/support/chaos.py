@@ -46,11 +46,12 @@ class Outcome:
 
     @property
     def changes(self) -> dict[str, object]:
-        """What of the state differs. Of the tasks, those that are left: others may have ended, such as
-        those of a browser of the test before."""
+        """What of the state differs. Of the tasks, those that are left, and names that nothing has any
+        more. Some of several may have ended: those of a browser of the test before."""
         changes = {key: value for key, value in self.after.items() if value != self.before[key]}
         if "tasks" in changes:
-            changes["tasks"] = [*(Counter(self.after["tasks"]) - Counter(self.before["tasks"]))]
+            before, after = Counter(self.before["tasks"]), Counter(self.after["tasks"])
+            changes["tasks"] = [*(after - before), *(before.keys() - after.keys())]
         return {key: value for key, value in changes.items() if key != "tasks" or value}
 
     @property
