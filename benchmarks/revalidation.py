@@ -80,6 +80,7 @@ class Proxy:
     pid: int
     url: str
     admin: str
+    clients: int
     results: Counter[str] = field(default_factory=Counter)
 
     async def html(self, path: str) -> str:
@@ -90,6 +91,10 @@ class Proxy:
                 "renewed" if "revalidated" in status else status.split(";")[1].strip()
             ] += 1
             return await response.text()
+
+    async def crawled(self, pages: Iterable[int]) -> "tuple[dict[int, str], Costs]":
+        """Request pages. Returns their snapshots, and the costs."""
+        return await crawled(self, self.site, pages, self.clients)
 
     async def expire(self) -> None:
         """Let all snapshots expire."""
@@ -120,7 +125,7 @@ async def started(
     }
     environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
     side = await stack.enter_async_context(proxy(origin, **environment))
-    return Proxy(site, client, side.pid, side.url, f"http://127.0.0.1:{admin}")
+    return Proxy(site, client, side.pid, side.url, f"http://127.0.0.1:{admin}", _CLIENTS * at_once)
 
 
 @dataclass
@@ -197,29 +202,29 @@ async def turns(pages: int, at_once: int, count: int, modules: Path | None) -> l
             origin = await its_site.running(stack)
             starting = prerender(client, origin, modules, first=f"{_PATH}1")
             rival = await stack.enter_async_context(starting), its_site
-        await _misses(proxies, pages, at_once)
-        await _checked(proxies["with revalidation"], pages, at_once)
+        await _misses(proxies, pages)
+        await _checked(proxies["with revalidation"], pages)
         return await _turns(proxies, pages, at_once, count, rival)
 
 
-async def _misses(proxies: dict[str, Proxy], pages: int, at_once: int) -> None:
+async def _misses(proxies: dict[str, Proxy], pages: int) -> None:
     total = {name: Costs() for name in proxies}
     order = list(proxies)
     for first in range(1, pages + 1, _BLOCK):
         for name in order:
             side = proxies[name]
             block = range(first, min(first + _BLOCK, pages + 1))
-            total[name] += (await crawled(side, side.site, block, _CLIENTS * at_once))[1]
+            total[name] += (await side.crawled(block))[1]
         order.reverse()
     for name, cost in total.items():
         print(f"misses, {name}: {cost}", flush=True)
 
 
-async def _checked(side: Proxy, pages: int, at_once: int) -> None:
+async def _checked(side: Proxy, pages: int) -> None:
     for number in range(2):
         await side.expire()
         side.results.clear()
-        _, cost = await crawled(side, side.site, range(1, pages + 1), _CLIENTS * at_once)
+        _, cost = await side.crawled(range(1, pages + 1))
         print(f"check {number + 1}: {dict(side.results)}, {cost}", flush=True)
 
 
@@ -235,7 +240,7 @@ async def days(pages: int, at_once: int, count: int) -> None:
             for revalidate in (True, False)
         ]
         for one in (side, other):
-            await crawled(one, one.site, everything, _CLIENTS * at_once)
+            await one.crawled(everything)
         for day in range(count):
             side.results.clear()
             total = Costs()
@@ -243,12 +248,12 @@ async def days(pages: int, at_once: int, count: int) -> None:
                 until = time.monotonic() + hour
                 change(pages, turn)
                 await side.expire()
-                snapshots, cost = await crawled(side, side.site, everything, _CLIENTS * at_once)
+                snapshots, cost = await side.crawled(everything)
                 total += cost
                 await asyncio.sleep(until - time.monotonic())
             await other.expire()
             other.results.clear()
-            others, without = await crawled(other, other.site, everything, _CLIENTS * at_once)
+            others, without = await other.crawled(everything)
             same = _same(snapshots, others)
             times = (without.cpu / without.pages) / (total.cpu / total.pages)
             print(f"day {day + 1}: {dict(side.results)}, {total}")
@@ -284,9 +289,7 @@ async def _turns(
         for name, side in proxies.items():
             await side.expire()
             side.results.clear()
-            found[name], costs[name] = await crawled(
-                side, side.site, everything, _CLIENTS * at_once
-            )
+            found[name], costs[name] = await side.crawled(everything)
             total[name] += costs[name]
             print(f"turn {turn + 1}, {name}: {dict(side.results)}, {costs[name]}", flush=True)
         ours, others = found.values()
