@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from prerender.config.settings import SECRET_PARAMETERS
-from prerender.extensions.dashboard.crawlers import Crawlers
+from prerender.extensions.dashboard.crawlers import CrawlerStatistics
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.http.message_head import parse_request
 from prerender.proxy.decider import Considered
@@ -27,7 +27,7 @@ from prerender.proxy.decision import Reason, Render
 from prerender.proxy.outcome import Outcome, record_of
 from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult
 from prerender.snapshots.target import Target
-from prerender.telemetry.access_log import Line
+from prerender.telemetry.access_log import LineFormatter
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel, RequestRecord
 from prerender.telemetry.redaction import Redaction
@@ -59,13 +59,13 @@ def sides() -> dict[str, Callable[[], object]]:
     requests: Channel[RequestRecord] = Channel()
     waiting = CrawlerRequests(requests)
     Recent(waiting)
-    Crawlers(waiting)
+    CrawlerStatistics(waiting)
     registry = CollectorRegistry()
     count = Counter("a", "a", ("decision", "reason"), registry=registry)
     bound = count.labels("render", "ugly_url")
     seconds = Histogram("b", "b", registry=registry)
     redaction = Redaction(SECRET_PARAMETERS)
-    console, as_json = Line("console", redaction), Line("json", redaction)
+    console, as_json = LineFormatter("console", redaction), LineFormatter("json", redaction)
     handler = logging.StreamHandler(io.StringIO())
     logger = logging.Logger("benchmark")
     logger.addHandler(handler)

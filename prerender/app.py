@@ -39,7 +39,7 @@ from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
 from prerender.outbox import Outbox, WebhookMetrics
-from prerender.proxy.decider import Clientele, Decider, Pages
+from prerender.proxy.decider import Clientele, Decider, SitePages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.handler import Handler
@@ -56,7 +56,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry import logs
-from prerender.telemetry.access_log import AccessLog, Line
+from prerender.telemetry.access_log import AccessLog, LineFormatter
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.recorded_snapshots import RecordedSnapshots
 from prerender.telemetry.redaction import Redaction
@@ -138,7 +138,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         agents = await stack.enter_async_context(signed_agents(settings))
         decider = Decider(
             triggers,
-            Pages(target_of, _site_hosts(settings), tracking, _vary(settings)),
+            SitePages(target_of, _site_hosts(settings), tracking, _vary(settings)),
             Clientele(
                 Clients(settings.server.trusted_proxies),
                 verified.verify,
@@ -339,7 +339,7 @@ def _log_requests(settings: Settings, telemetry: Telemetry, stack: AsyncExitStac
     if settings.log.access == "none":
         return
     coloured = logs.is_coloured(sys.stderr)
-    line = Line(settings.log.format, Redaction(settings.log.secrets), coloured=coloured)
+    line = LineFormatter(settings.log.format, Redaction(settings.log.secrets), coloured=coloured)
     access_log = AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
     telemetry.requests.subscribe(access_log)
     stack.enter_context(logs.preceded_by(access_log.flush))

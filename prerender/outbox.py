@@ -45,7 +45,7 @@ RESULTS: tuple[Result, ...] = ("delivered", "failed", "dropped")
 log = structlog.get_logger(__name__)
 
 
-class Waiting(NamedTuple):
+class WaitingMessage(NamedTuple):
     """A message that has not arrived. ``made``: Unix seconds."""
 
     id: str
@@ -75,7 +75,7 @@ class Outbox:
         self._again_seconds = again_seconds
         self._clock = clock
         # Not stored yet; the others are in the note.
-        self._new: dict[str, Waiting] = {}
+        self._new: dict[str, WaitingMessage] = {}
         self._bytes = 0
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, float] = {}
@@ -113,7 +113,7 @@ class Outbox:
 
     def add(self, key: str, body: str) -> str:
         """Send a message behind those with the same ``key``. Returns its id."""
-        one = Waiting(f"msg_{secrets.token_hex(12)}", key, body, self._clock())
+        one = WaitingMessage(f"msg_{secrets.token_hex(12)}", key, body, self._clock())
         if not self.has_room(len(body)):
             self.drop(1)
         else:
@@ -163,7 +163,7 @@ class Outbox:
                 await self._pause()
                 waiting = await self._exchange()
 
-    def _send(self, waiting: Iterable[Waiting]) -> None:
+    def _send(self, waiting: Iterable[WaitingMessage]) -> None:
         keys: set[str] = set()
         now, size = time.monotonic(), 0
         for one in waiting:
@@ -179,7 +179,7 @@ class Outbox:
                 self._sending[one.id] = task
             size += len(one.body)
 
-    async def _deliver(self, one: Waiting) -> None:
+    async def _deliver(self, one: WaitingMessage) -> None:
         try:
             arrived = await self._webhooks.deliver(Message(one.id, one.body))
         finally:
@@ -191,7 +191,7 @@ class Outbox:
             self._again[one.id] = time.monotonic() + self._again_seconds
         self._changed.set()
 
-    async def _exchange(self) -> Sequence[Waiting]:
+    async def _exchange(self) -> Sequence[WaitingMessage]:
         """Store what is new, and remove what has arrived. Returns what has not, oldest first."""
         async with self._store.alone(_NOTE, _LEASE_SECONDS) as alone:
             if not alone:
@@ -217,10 +217,12 @@ class Outbox:
         self._bytes = sum(len(one.body) for one in by_id.values())
         return left
 
-    def _left(self, waiting: Iterable[Waiting]) -> tuple[tuple[Waiting, ...], list[Waiting]]:
+    def _left(
+        self, waiting: Iterable[WaitingMessage]
+    ) -> tuple[tuple[WaitingMessage, ...], list[WaitingMessage]]:
         """Those that are still to be sent and have room, and those that are dropped."""
-        left: list[Waiting] = []
-        dropped: list[Waiting] = []
+        left: list[WaitingMessage] = []
+        dropped: list[WaitingMessage] = []
         seen: set[str] = set()
         now, size = self._clock(), 0
         for one in waiting:
@@ -236,9 +238,9 @@ class Outbox:
         return tuple(left), dropped
 
 
-def _read(note: bytes | None) -> tuple[Waiting, ...]:
+def _read(note: bytes | None) -> tuple[WaitingMessage, ...]:
     try:
-        return read(tuple[Waiting, ...], note) if note else ()
+        return read(tuple[WaitingMessage, ...], note) if note else ()
     except ValueError as error:
         log.warning("bad_note_of_webhooks", reason=str(error))
         return ()

@@ -56,7 +56,7 @@ class CommandFailed(RenderError):
     """Chromium answered a command with an error."""
 
 
-class _Client(EventEmitter):  # type: ignore[misc]
+class _CommandChannel(EventEmitter):  # type: ignore[misc]
     """Base of the browser and its pages: events, and commands that always complete."""
 
     # The error for all calls after the end of the connection or session.
@@ -120,7 +120,7 @@ class _Client(EventEmitter):  # type: ignore[misc]
         """Do nothing: pyee raises if an event named "error" has no listener."""
 
 
-class DevTools(_Client, Connection):  # type: ignore[misc]
+class DevTools(_CommandChannel, Connection):  # type: ignore[misc]
     """The connection to a browser. Create it with ``await DevTools.over(socket)``."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -198,7 +198,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         super()._on_query(msg)
 
 
-class Session(_Client, CDPSession):  # type: ignore[misc]
+class Session(_CommandChannel, CDPSession):  # type: ignore[misc]
     """A flat session with a page. Create it with ``DevTools.attach``. ``ended``: the page is gone."""
 
     def __init__(self, devtools: DevTools, session_id: str) -> None:

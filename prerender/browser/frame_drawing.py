@@ -40,7 +40,7 @@ class Surroundings(Protocol):
     process: PageProcess | None
 
 
-class Frames:
+class FrameDrawing:
     """Draws the frames of one page. A browser draws one at a time: two at once crash Chromium 156,
     even for different pages."""
 

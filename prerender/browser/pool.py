@@ -16,7 +16,7 @@ import structlog
 from prerender.browser.chromium import Chromium
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
-from prerender.browser.supervisor import Cause, Limits, Supervisor
+from prerender.browser.supervisor import Limits, ReplacementCause, Supervisor
 from prerender.browser.warm_up import Trial
 from prerender.errors import BrowserGone, NeedsNewContext, PageOverLimit, PoolBusy, RenderError
 
@@ -128,7 +128,7 @@ class Pool:
         return self._stock.browser.memory_bytes if self._stock else 0
 
     @property
-    def replacements(self) -> Counter[Cause]:
+    def replacements(self) -> Counter[ReplacementCause]:
         """The number of replaced browsers by reason."""
         return self._supervisor.replacements
 

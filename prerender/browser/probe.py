@@ -21,7 +21,7 @@ const isBlank = globalThis === top && location.href === "about:blank";
 if (isBlank || globalThis[Symbol.for("prerender.probe")]) return;
 {bundle("probe", "state")}}})();
 """
-# Pending work: a State.
+# Pending work: a ProbeState.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 # Errors of the page's scripts, and the URLs of data that cannot be parsed: two texts, whose lines are
 # separated by zero characters. FATAL begins errors that ended a script.
@@ -38,7 +38,7 @@ REFUSED_STYLES = 'globalThis[Symbol.for("prerender.probe")]?.refusedStyles()'
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ProbeState:
     """A response of the probe. All fields are counts, except ``timers``: milliseconds until each is
     due, and ``elapsed``: milliseconds of the page's clock since the start of its document."""
 
@@ -65,7 +65,7 @@ class State:
     attachments: int = 0
 
     @classmethod
-    def read(cls, value: object) -> "State | None":
+    def read(cls, value: object) -> "ProbeState | None":
         """Parse the probe's response; None if there is no probe or the page has broken it."""
         try:
             state = cls(**value)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ class State:
         return state if _NUMBERS.issuperset(map(type, numbers)) else None
 
 
-_counts = attrgetter(*(field.name for field in fields(State) if field.type in (int, float)))
+_counts = attrgetter(*(field.name for field in fields(ProbeState) if field.type in (int, float)))
 _NUMBERS = frozenset((int, float, bool))
 
 

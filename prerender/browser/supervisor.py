@@ -41,7 +41,7 @@ _DRAIN_SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 
-class Cause(StrEnum):
+class ReplacementCause(StrEnum):
     """Why there is another browser. LOST: it died or did not respond."""
 
     AGE = "age"
@@ -64,7 +64,7 @@ class Limits:
     memory: int = 0
 
 
-class Pages(Protocol):
+class PagePool(Protocol):
     """The interface of the pool for the supervisor."""
 
     async def take_in(self, browser: Chromium) -> None:
@@ -90,7 +90,7 @@ class Supervisor:
     """Supplies a pool with browsers while ``run`` is running."""
 
     def __init__(
-        self, pool: Pages, launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
+        self, pool: PagePool, launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
     ) -> None:
         self._pool = pool
         self._launch = launch
@@ -102,7 +102,7 @@ class Supervisor:
         self._large_at = 0.0
         self.browsers_started = 0
         self.browser_version = ""
-        self.replacements = Counter(dict.fromkeys(Cause, 0))
+        self.replacements = Counter(dict.fromkeys(ReplacementCause, 0))
 
     async def run(self) -> None:
         """Keep a browser running, until cancelled."""
@@ -128,7 +128,7 @@ class Supervisor:
                 ):
                     log.error("browser_start_failed", error=problem)
                     logged_problem = problem
-                self.replacements[Cause.NOT_STARTED] += 1
+                self.replacements[ReplacementCause.NOT_STARTED] += 1
                 if not transient or time.monotonic() - running_since > _PATIENCE_SECONDS:
                     longest = _LONGEST_DELAY_SECONDS
                     if self._current is None:
@@ -183,7 +183,7 @@ class Supervisor:
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser_replacing", pid=browser.pid, reason=reason)
-            self.replacements[Cause.LOST] += 1
+            self.replacements[ReplacementCause.LOST] += 1
             log.warning("browser_lost", pid=browser.pid, reason=gone.result())
         finally:
             gone.cancel()
@@ -199,20 +199,20 @@ class Supervisor:
         if len(self._lives) > 1 or self._needed.is_set():
             return ""  # one at a time
         if 0 < limits.renders <= (renders := self._pool.lent(browser)):
-            self.replacements[Cause.RENDERS] += 1
+            self.replacements[ReplacementCause.RENDERS] += 1
             return f"{renders} renders"
         if 0 < limits.age <= (age := now - browser.started):
-            self.replacements[Cause.AGE] += 1
+            self.replacements[ReplacementCause.AGE] += 1
             return f"{age:.0f} s old"
         if browser.is_replaced_on_disk():
-            self.replacements[Cause.UPGRADE] += 1
+            self.replacements[ReplacementCause.UPGRADE] += 1
             return "its files on disk have been replaced"
         if not 0 < limits.memory * _LARGE_SHARE < browser.memory_bytes:
             self._small_at = now
         large = now - self._small_at > _LARGE_SECONDS
         if large and now - self._large_at > _MEMORY_PAUSE_SECONDS:
             self._large_at = now
-            self.replacements[Cause.MEMORY] += 1
+            self.replacements[ReplacementCause.MEMORY] += 1
             return f"{browser.memory_bytes >> 20} MiB"
         return ""
 

@@ -12,7 +12,7 @@ from prerender.browser import probe
 from prerender.browser.browser_context import BLANK, Context
 from prerender.browser.devtools import Params, Session, ignore_failure
 from prerender.browser.emulation import user_agent_override
-from prerender.browser.frame_drawing import Frames
+from prerender.browser.frame_drawing import FrameDrawing
 from prerender.errors import RenderError
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -30,7 +30,7 @@ class Tab:
     def __init__(self, context: Context, session: Session, target_id: str) -> None:
         self.session = session
         self.target_id = target_id
-        self.frames = Frames(session, context)
+        self.frames = FrameDrawing(session, context)
         self.inner_frames = 0
         self._url_changes = 0
         self._was_old = False

@@ -21,7 +21,7 @@ from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import ConfigError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import open_session
-from prerender.http.client_address import Received, client_address
+from prerender.http.client_address import ReceivedRequest, client_address
 from prerender.snapshots.stores.notes import Notes
 from prerender.urls.hosts import Hosts, address_and_port
 
@@ -76,7 +76,7 @@ class Verification:
     """``verify``: whether a request comes from the crawler that it names; None if [triggers] verify is
     off. ``published``: the lists of addresses that are renewed."""
 
-    verify: Callable[[Received], Awaitable[bool]] | None
+    verify: Callable[[ReceivedRequest], Awaitable[bool]] | None
     published: tuple[PublishedRanges, ...]
 
 
@@ -100,7 +100,7 @@ async def verification(
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 
-    async def verify(request: Received) -> bool:
+    async def verify(request: ReceivedRequest) -> bool:
         client = client_address(request.remote, request.headers, trusted)
         return await verifier.is_genuine(request.headers.get("user-agent"), client)
 

@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import http_sf
 import structlog
@@ -32,8 +32,9 @@ from prerender.crawlers.message_signatures import (
     signatures,
     verify,
 )
-from prerender.http.fields import Fields, value_of
+from prerender.http.fields import value_of
 from prerender.http.forwarding_headers import authority
+from prerender.http.message_head import Request
 from prerender.urls.hosts import Hosts, normalized
 
 TAG = "web-bot-auth"
@@ -49,26 +50,6 @@ MOST_NONCES = 2048
 _LONGEST_REASON = 300
 
 log = structlog.get_logger(__name__)
-
-
-class Request(Protocol):
-    """A request of a client."""
-
-    @property
-    def method(self) -> str:
-        """Its method."""
-
-    @property
-    def target(self) -> str:
-        """Its request target."""
-
-    @property
-    def host(self) -> str:
-        """The requested authority."""
-
-    @property
-    def headers(self) -> Fields:
-        """Its headers."""
 
 
 @dataclass(frozen=True, slots=True)

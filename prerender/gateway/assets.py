@@ -20,12 +20,12 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.received import Digest, Received, digest_of
-from prerender.gateway.resource_kind import Fault
+from prerender.gateway.received import Digest, ReceivedResponse, digest_of
+from prerender.gateway.resource_kind import ResponseFault
 from prerender.gateway.upstream import relay
 from prerender.http import caching, conditional
-from prerender.http.caching import Stored, Terms
-from prerender.http.conditional import Outcome, parse_http_date
+from prerender.http.caching import StoredResponse, Terms
+from prerender.http.conditional import ConditionalResult, parse_http_date
 from prerender.http.hop_by_hop import end_to_end
 
 _MOST_VARIANTS = 8
@@ -47,7 +47,7 @@ class AssetStore:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._variants: LRUCache[str, list[Stored]] = LRUCache(max_bytes, getsizeof=_size)
+        self._variants: LRUCache[str, list[StoredResponse]] = LRUCache(max_bytes, getsizeof=_size)
 
     def __repr__(self) -> str:
         return (
@@ -66,14 +66,14 @@ class AssetStore:
         """Whether a body of this size may be stored."""
         return size + _OVERHEAD_BYTES <= self._max_bytes // _LARGEST_PART
 
-    def find(self, url: str, request: caching.Headers) -> Stored | None:
+    def find(self, url: str, request: caching.Headers) -> StoredResponse | None:
         """The stored response for a request, fresh or not."""
         for stored in self._variants.get(url, ()):
             if stored.fits(request):
                 return stored
         return None
 
-    def put(self, url: str, stored: Stored) -> None:
+    def put(self, url: str, stored: StoredResponse) -> None:
         """Store a response, replacing one with the same selecting headers."""
         if not self.has_room_for(len(stored.body)):
             return
@@ -90,7 +90,7 @@ class AssetStore:
         self._variants.pop(url, None)
 
 
-def _size(variants: list[Stored]) -> int:
+def _size(variants: list[StoredResponse]) -> int:
     return sum(
         len(stored.body)
         + _OVERHEAD_BYTES
@@ -110,7 +110,7 @@ class Assets:
         self._egress = egress
         self.store = AssetStore(max_bytes)
         # Running fetches by URL and the page's origin.
-        self._under_way: dict[tuple[str, str], asyncio.Future[Stored | None]] = {}
+        self._under_way: dict[tuple[str, str], asyncio.Future[StoredResponse | None]] = {}
 
     async def respond(self, ask: Ask) -> StreamResponse:
         """Serve a request. Raises Forbidden, OriginError and LimitReached."""
@@ -147,7 +147,10 @@ class Assets:
             return await self._stream(ask, response)
 
     async def _fetch(
-        self, ask: Ask, stored: Stored | None, shared: asyncio.Future[Stored | None] | None
+        self,
+        ask: Ask,
+        stored: StoredResponse | None,
+        shared: asyncio.Future[StoredResponse | None] | None,
     ) -> StreamResponse:
         """Fetch or validate a response and store it.
 
@@ -174,7 +177,9 @@ class Assets:
             shared.set_result(kept)
         return _give(ask, kept)
 
-    def _renewed(self, ask: Ask, stored: Stored, response: ClientResponse) -> Stored:
+    def _renewed(
+        self, ask: Ask, stored: StoredResponse, response: ClientResponse
+    ) -> StoredResponse:
         """The stored response after a 304."""
         kept = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
         if caching.is_personal(response.headers):
@@ -183,7 +188,7 @@ class Assets:
             self.store.put(ask.url, kept)
         return kept
 
-    async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> Stored:
+    async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> StoredResponse:
         """Read the whole response and store it."""
         ask.visit.usage.expect(response.content_length or 0)
         arrived = time.monotonic()
@@ -219,7 +224,7 @@ class Assets:
         exchange.status = response.status
         exchange.detail = _unreadable(ask, response)
         exchange.fault = (
-            Fault.UNREADABLE if exchange.detail else _html_module(ask, response.headers)
+            ResponseFault.UNREADABLE if exchange.detail else _html_module(ask, response.headers)
         )
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
@@ -230,9 +235,9 @@ class Assets:
         relayed = await relay(ask.request, response, headers, note)
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
-            exchange.fault, exchange.detail = Fault.DISCONNECTED, ""
+            exchange.fault, exchange.detail = ResponseFault.DISCONNECTED, ""
         elif response.content.at_eof():
-            exchange.received = Received(response.status, received, str(digest))
+            exchange.received = ReceivedResponse(response.status, received, str(digest))
         return relayed
 
 
@@ -248,18 +253,20 @@ def _unreadable(ask: Ask, response: ClientResponse) -> str:
     return f"Access-Control-Allow-Origin is {allowed or 'missing'}"
 
 
-def _html_module(ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]) -> Fault | None:
+def _html_module(
+    ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]
+) -> ResponseFault | None:
     """The fault of a module that is an HTML page. Classic scripts are not in mode "cors"."""
     is_module = ask.exchange.is_program and ask.headers.get("Sec-Fetch-Mode") == "cors"
     is_html = headers.get("Content-Type", "").lower().startswith("text/html")
-    return Fault.HTML_MODULE if is_module and is_html else None
+    return ResponseFault.HTML_MODULE if is_module and is_html else None
 
 
-def _give(ask: Ask, stored: Stored) -> Plain:
+def _give(ask: Ask, stored: StoredResponse) -> Plain:
     """A stored response, or a 304 if the browser has it."""
     headers = stored.headers.copy()
     ask.exchange.fault = _html_module(ask, headers)
-    ask.exchange.received = Received(HTTPStatus.OK, stored.headers, stored.digest)
+    ask.exchange.received = ReceivedResponse(HTTPStatus.OK, stored.headers, stored.digest)
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:
         headers["Age"] = str(int(stored.age(time.monotonic())))
@@ -274,7 +281,7 @@ def _give(ask: Ask, stored: Stored) -> Plain:
     return Plain(headers=headers, body=stored.body)
 
 
-def _is_held_already(ask: Ask, stored: Stored) -> bool:
+def _is_held_already(ask: Ask, stored: StoredResponse) -> bool:
     now = time.time()
     changed = parse_http_date(stored.headers.get("Last-Modified", ""), now=now)
     outcome = conditional.evaluate(
@@ -285,4 +292,4 @@ def _is_held_already(ask: Ask, stored: Stored) -> bool:
         last_modified=int(now) if changed is None else changed,
         now=now,
     )
-    return outcome is Outcome.NOT_MODIFIED
+    return outcome is ConditionalResult.NOT_MODIFIED

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from multidict import CIMultiDict
 
-from prerender.gateway.received import Received
-from prerender.gateway.resource_kind import PROGRAMS, Fault
+from prerender.gateway.received import ReceivedResponse
+from prerender.gateway.resource_kind import PROGRAMS, ResponseFault
 from prerender.snapshots.snapshot import Verdict
 
 
@@ -43,7 +43,7 @@ class Exchange:
     judged: bool = False
     foreign: bool = False
     hangs: bool = False
-    fault: Fault | None = None
+    fault: ResponseFault | None = None
     detail: str = ""
     has_end: bool = False
     finished: bool = False
@@ -52,7 +52,7 @@ class Exchange:
     sent: CIMultiDict[str] | None = None
     sent_body: str | None = None
     stubbed: bool = False
-    received: Received | None = None
+    received: ReceivedResponse | None = None
 
     def expect_no_end(self) -> None:
         """Mark it as a WebSocket or stream: it has no timeout and is not waited for."""

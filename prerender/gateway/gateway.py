@@ -35,13 +35,13 @@ from prerender.gateway.context_proxy import HOST, ContextProxy
 from prerender.gateway.document import Document
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.exchange import Exchange, Traffic
-from prerender.gateway.listener import Connection
+from prerender.gateway.listener import GatewayConnection
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.needed_requests import DATA, DataHosts, Hanging, Needed, is_beacon
 from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.resource_kind import FRAMES, Fault, destination
+from prerender.gateway.resource_kind import FRAMES, ResponseFault, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Visit
@@ -177,7 +177,7 @@ class Gateway:
         visit = proxy.visit_of(int(number[2]) if number else None)
         if visit is None:
             return _of_nobody(request)
-        assert isinstance(request.protocol, Connection)
+        assert isinstance(request.protocol, GatewayConnection)
         visit.track(request.protocol)
         user_agent = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
         target = forwarding_headers.origin_form(request.raw_path)
@@ -211,13 +211,13 @@ class Gateway:
             except TimeoutError:
                 # An error of the server, not a block.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
-                exchange.fault = Fault.TIMEOUT
+                exchange.fault = ResponseFault.TIMEOUT
                 return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
                     return self._refused(visit, exchange, cause)
                 exchange.status = error.status
-                exchange.fault = Fault.DISCONNECTED
+                exchange.fault = ResponseFault.DISCONNECTED
                 return Plain(status=error.status)
             finally:
                 self._learn(request, exchange)

@@ -21,7 +21,7 @@ MAX_HEADERS = 1000
 _log = server_log(__name__)
 
 
-class Connection(RequestHandler):
+class GatewayConnection(RequestHandler):
     """Refuses malformed requests with an empty body, which a page cannot mistake for its document.
 
     ``reusable``: no request is under way, and the last response has not set a cookie, so that the
@@ -64,7 +64,7 @@ class Connection(RequestHandler):
 
 class _Server(web.Server):
     def __call__(self) -> RequestHandler:
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return GatewayConnection(self, loop=self._loop, **self._kwargs)
 
 
 def http_server(
@@ -73,7 +73,7 @@ def http_server(
     """A server that passes raw requests, and cancels ``handler`` when the client disconnects."""
 
     async def response(request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast("Connection", request.protocol)
+        connection = cast("GatewayConnection", request.protocol)
         connection.reusable = False
         return await handler(request)
 

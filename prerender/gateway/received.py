@@ -12,7 +12,7 @@ _EXTRA, _NAME, _COMMENT, _CHECKSUM = 4, 8, 16, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedResponse:
     """A complete response: its end-to-end headers, and the digest of its body as transferred."""
 
     status: int

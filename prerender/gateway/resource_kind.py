@@ -26,7 +26,7 @@ _BY_ENDING = {
 _ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in endings}
 
 
-class Fault(Word):
+class ResponseFault(Word):
     """Why a page cannot use a response that looks successful.
 
     HTML_MODULE: an application falls back to its index for files of the last release. Browsers do not

@@ -8,7 +8,7 @@ from yarl import URL
 from prerender.config.settings import NetworkSettings
 from prerender.gateway.document import Document
 from prerender.gateway.exchange import Traffic
-from prerender.gateway.listener import Connection
+from prerender.gateway.listener import GatewayConnection
 from prerender.gateway.needed_requests import Hanging
 from prerender.gateway.page_requests import PageRequests
 from prerender.gateway.page_usage import PageUsage
@@ -57,7 +57,7 @@ class Visit:
         self.remembered = ""
         self.needs_own_context = False
         self.when_in_doubt = _pass
-        self._connections: set[Connection] = set()
+        self._connections: set[GatewayConnection] = set()
         self._frames = 0
         self._frame_turn = 0.0
 
@@ -67,7 +67,7 @@ class Visit:
         self.needs_own_context = True
         self.when_in_doubt()
 
-    def track(self, connection: Connection) -> None:
+    def track(self, connection: GatewayConnection) -> None:
         """Remember a connection that served this visit."""
         self._connections.add(connection)
 

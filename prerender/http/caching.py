@@ -79,7 +79,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredResponse:
     """A stored response (status 200). ``born``: monotonic seconds when its age was 0. ``digest``: of
     its body, for the caller."""
 
@@ -155,16 +155,16 @@ def terms(status: int, response: Headers, now: float) -> Terms | None:
 
 def stored(
     request: Headers, headers: CIMultiDict[str], body: bytes, on: Terms, now: float
-) -> Stored:
+) -> StoredResponse:
     """The stored form of a response; ``now`` in monotonic seconds."""
     kept = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in ("age", "date"))
     cookie = () if directives(headers).keys() & _FOR_EVERYBODY else ("Cookie",)
     names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *cookie, *_vary(headers)))
     selecting = tuple((name, _line(request, name)) for name in names)
-    return Stored(selecting, kept, body, on.lifetime, now - on.age)
+    return StoredResponse(selecting, kept, body, on.lifetime, now - on.age)
 
 
-def refreshed(old: Stored, response: Headers, wall: float, now: float) -> Stored:
+def refreshed(old: StoredResponse, response: Headers, wall: float, now: float) -> StoredResponse:
     """A stored response after a 304 (section 4.3.4); ``wall``: Unix, ``now``: monotonic seconds."""
     headers = old.headers.copy()
     update = [

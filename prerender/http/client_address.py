@@ -27,7 +27,7 @@ class Peer(NamedTuple):
 NOBODY = Peer()
 
 
-class Received(Protocol):
+class ReceivedRequest(Protocol):
     """A request and its peer."""
 
     @property
@@ -70,7 +70,7 @@ class Clients:
         self._trusted = trusted
         self._known = lru_cache(maxsize=_REMEMBERED)(self._read)
 
-    def address_of(self, request: Received) -> str:
+    def address_of(self, request: ReceivedRequest) -> str:
         """The client's address; the peer's, if the forwarding headers have no valid address."""
         remote, fields = request.remote, request.headers
         if not request.trusted or (

@@ -24,7 +24,7 @@ class FieldLines(Protocol):
         """The values of all lines with this name, in the order received; ``default`` without any."""
 
 
-class Outcome(IntEnum):
+class ConditionalResult(IntEnum):
     """The outcome of a request's conditions. The value is the HTTP status."""
 
     SEND = 200
@@ -57,7 +57,7 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 def evaluate(
     method: str, headers: FieldLines, *, etag: str, last_modified: int, now: float
-) -> Outcome:
+) -> ConditionalResult:
     """Evaluate a request's conditions against a snapshot, in the order of section 13.2.2.
 
     ``etag`` is the snapshot's ETag in the form of the header (``"abc"`` or ``W/"abc"``),
@@ -66,12 +66,12 @@ def evaluate(
     errors and redirects are sent regardless of conditions (section 13.2.1). Never raises.
     """
     if method not in ("GET", "HEAD"):
-        return Outcome.SEND
+        return ConditionalResult.SEND
     if not _is_as_expected(headers, etag, last_modified, now):
-        return Outcome.PRECONDITION_FAILED
+        return ConditionalResult.PRECONDITION_FAILED
     if _is_held_already(headers, etag, last_modified, now):
-        return Outcome.NOT_MODIFIED
-    return Outcome.SEND
+        return ConditionalResult.NOT_MODIFIED
+    return ConditionalResult.SEND
 
 
 def _is_as_expected(headers: FieldLines, etag: str, last_modified: int, now: float) -> bool:

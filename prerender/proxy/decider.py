@@ -56,7 +56,7 @@ class Considered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pages:
+class SitePages:
     """What is a page of the site.
 
     ``target_of(pretty, variant=...)``: makes the target of a page; ``variant`` only with ``vary``.
@@ -87,7 +87,11 @@ class Decider:
     """Decides. ``drop_in``: accepts requests of middlewares."""
 
     def __init__(
-        self, triggers: Triggers, pages: Pages, clientele: Clientele, drop_in: DropIn | None = None
+        self,
+        triggers: Triggers,
+        pages: SitePages,
+        clientele: Clientele,
+        drop_in: DropIn | None = None,
     ) -> None:
         self.hosts = pages.hosts
         self._triggers = triggers

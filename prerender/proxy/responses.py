@@ -9,7 +9,7 @@ from http import HTTPStatus
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
 from prerender.http.cache_status import CACHE_NAME, cache_status
-from prerender.http.conditional import Outcome, format_http_date
+from prerender.http.conditional import ConditionalResult, format_http_date
 from prerender.http.encodings import accepted
 from prerender.http.message_head import Request, status_line
 from prerender.snapshots.snapshot import UNUSABLE, CacheResult, SnapshotResult, Timings
@@ -66,10 +66,10 @@ def snapshot_response(request: Request, result: SnapshotResult, more: bytes = b"
             last_modified=snapshot.last_modified,
             now=time.time(),
         )
-        if outcome is Outcome.NOT_MODIFIED:
+        if outcome is ConditionalResult.NOT_MODIFIED:
             head = b"".join((_NOT_MODIFIED, chosen.fields, own, more, date_line()))
             return WholeResponse(304, head, None)
-        if outcome is Outcome.PRECONDITION_FAILED:
+        if outcome is ConditionalResult.PRECONDITION_FAILED:
             return whole(412, b"".join((chosen.fields, own, more)), b"")
     head = b"".join((chosen.head, own, more, date_line()))
     return WholeResponse(snapshot.status, head, chosen.body)

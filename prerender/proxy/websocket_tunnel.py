@@ -31,7 +31,7 @@ def is_upgrade(request: Request) -> bool:
     )
 
 
-class Frames:
+class FrameBoundaries:
     """Tracks frame boundaries in a stream (RFC 6455 section 5.2). Pure."""
 
     __slots__ = ("_header", "_left")
@@ -82,7 +82,7 @@ class _Direction:
         self._source = source
         self._sink = sink
         self._goodbye = goodbye
-        self._frames = Frames()
+        self._frames = FrameBoundaries()
         self._leaving = False
         self._left = False
 

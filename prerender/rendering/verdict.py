@@ -26,7 +26,7 @@ from prerender.browser.settling.reasons import SettleReason
 from prerender.gateway.document import Document
 from prerender.gateway.exchange import Exchange
 from prerender.gateway.needed_requests import DATA
-from prerender.gateway.resource_kind import Fault as ResponseFault
+from prerender.gateway.resource_kind import ResponseFault
 from prerender.gateway.visit import Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
@@ -41,7 +41,7 @@ _UNSEEN = etree.XPath("//head | //script | //style | //noscript | //template")
 _SCRIPT = re.compile(rb"<script[\s>/]", re.IGNORECASE)
 
 
-class Fault(NamedTuple):
+class FailedRequest(NamedTuple):
     """A request that failed. ``lasting``: a retry would not help, as the site does not have the
     file, or it is one that the page may not need. ``ours``: the proxy refused it."""
 
@@ -59,7 +59,7 @@ class Judgement(NamedTuple):
 
     verdict: RenderVerdict
     reason: str
-    faults: tuple[Fault, ...]
+    faults: tuple[FailedRequest, ...]
     lasting: bool = False
 
 
@@ -74,7 +74,12 @@ def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) 
 
 
 def _verdict(
-    document: Document, visit: Visit, rendered: Rendered, faults: Sequence[Fault], *, moved: bool
+    document: Document,
+    visit: Visit,
+    rendered: Rendered,
+    faults: Sequence[FailedRequest],
+    *,
+    moved: bool,
 ) -> tuple[RenderVerdict, str]:
     is_ready = rendered.settled.reason is SettleReason.PRERENDER_READY
     if not is_ready and (reason := _lacking(visit.requests.exchanges, rendered)):
@@ -119,9 +124,9 @@ def missing_responses(exchanges: Iterable[Exchange], *, partial: bool) -> Iterat
             yield f"{exchange.url}: {what}"
 
 
-def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
+def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
     """The requests that the content may depend on, and that failed and did not succeed later."""
-    failed: dict[tuple[str, str], Fault] = {}
+    failed: dict[tuple[str, str], FailedRequest] = {}
     for exchange in exchanges:
         key = exchange.method, exchange.url
         if (exchange.needed or exchange.judged) and (text := _fault_of(exchange)):
@@ -131,13 +136,13 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
                 or exchange.status in (404, 410)
                 or (exchange.status in _LATER and not exchange.is_program)
             )
-            failed.setdefault(key, Fault(exchange.url, text, lasting, exchange.refused))
+            failed.setdefault(key, FailedRequest(exchange.url, text, lasting, exchange.refused))
         elif exchange.status:
             failed.pop(key, None)
     return failed.values()
 
 
-def _failure(faults: Sequence[Fault], rendered: Rendered) -> str:
+def _failure(faults: Sequence[FailedRequest], rendered: Rendered) -> str:
     """The first failure, or ''."""
     if faults:
         return f"{faults[0].url}: {faults[0].text}"

@@ -26,7 +26,7 @@ class Renewals:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RevalidationResult:
     """What asking for the inputs of a snapshot has shown.
 
     ``same``: all are; ``check``: it was not asked, a render is due; ``headers``: only headers differ;
@@ -37,7 +37,7 @@ class Finding:
     reason: str = ""
 
 
-class Stored(Protocol):
+class StoredSnapshot(Protocol):
     """A stored snapshot (entry.py)."""
 
     @property
@@ -57,14 +57,21 @@ class Revalidation(Protocol):
 
     max_age: float
 
-    async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
+    async def ask(
+        self, target: Target, old: StoredSnapshot, now: float, generation: int
+    ) -> RevalidationResult:
         """Ask for the inputs again. ``generation``: the last known purge. Never raises for a fault of
         the network."""
 
-    def why_rendered(self, url: str, old: Stored, now: float) -> str:
+    def why_rendered(self, url: str, old: StoredSnapshot, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
 
     async def after_render(
-        self, target: Target, old: Stored | None, new: Snapshot, finding: Finding, now: float
+        self,
+        target: Target,
+        old: StoredSnapshot | None,
+        new: Snapshot,
+        finding: RevalidationResult,
+        now: float,
     ) -> tuple[Snapshot, Renewals]:
         """What to store of a new snapshot, when ``finding`` was found about the ``old`` one."""

@@ -27,7 +27,7 @@ from prerender.snapshots.freshness import (
     is_fresh,
     worse_than,
 )
-from prerender.snapshots.renewals import Finding, Renewals, Revalidation
+from prerender.snapshots.renewals import Renewals, Revalidation, RevalidationResult
 from prerender.snapshots.repeated_faults import RepeatedFaults
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
@@ -35,7 +35,7 @@ from prerender.snapshots.snapshot import UNUSABLE, CacheResult, Snapshot, Snapsh
 from prerender.snapshots.stores.store import Lease, Store
 from prerender.snapshots.target import Target
 
-_UNTRIED = Finding("untried")
+_UNTRIED = RevalidationResult("untried")
 _HIT = CacheResult.HIT  # slow to look up
 
 log = structlog.get_logger(__name__)
@@ -311,7 +311,7 @@ class CachedSnapshots:
         )
 
     async def _render(
-        self, target: Target, lease: Lease, finding: Finding = _UNTRIED
+        self, target: Target, lease: Lease, finding: RevalidationResult = _UNTRIED
     ) -> SnapshotResult:
         try:
             result = await self._made(target)
@@ -343,7 +343,7 @@ class CachedSnapshots:
         return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(
-        self, result: SnapshotResult, target: Target, lease: Lease, finding: Finding
+        self, result: SnapshotResult, target: Target, lease: Lease, finding: RevalidationResult
     ) -> SnapshotResult:
         """Store a new snapshot in place of the old one, if it is good enough."""
         snapshot = result.snapshot
@@ -405,7 +405,12 @@ class CachedSnapshots:
             observer(target, before, snapshot)
 
     async def _with_renewals(
-        self, target: Target, old: Entry | None, snapshot: Snapshot, finding: Finding, now: float
+        self,
+        target: Target,
+        old: Entry | None,
+        snapshot: Snapshot,
+        finding: RevalidationResult,
+        now: float,
     ) -> tuple[Snapshot, Renewals | None]:
         """The snapshot as it is stored, with what is known about renewing it without rendering."""
         if self.revalidation is None:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
+from prerender.http.fields import Fields
 from prerender.http.negotiation import preferences
 
 Device = Literal["desktop", "mobile"]
@@ -20,13 +21,6 @@ _MOBILE = re.compile("Mobi", re.IGNORECASE)
 # Longer headers are truncated, to bound the cache.
 _LONGEST = 1024
 _REMEMBERED = 1024
-
-
-class FieldLines(Protocol):
-    """Headers with combined values."""
-
-    def get(self, name: str, /) -> str:
-        """The combined values of a header; '' if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class Vary:
         self._device = lru_cache(maxsize=_REMEMBERED)(_device_of)
         self._language: Callable[[str], str] = lru_cache(maxsize=_REMEMBERED)(self._negotiated)
 
-    def variant_of(self, headers: FieldLines) -> Variant:
+    def variant_of(self, headers: Fields) -> Variant:
         """The variant for a request."""
         device: Device = "desktop"
         language = ""

@@ -31,7 +31,7 @@ class AccessLog:
     """
 
     def __init__(
-        self, write: Callable[[str], None], line: "Line", *, only_snapshots: bool = False
+        self, write: Callable[[str], None], line: "LineFormatter", *, only_snapshots: bool = False
     ) -> None:
         self._write = write
         self._line = line
@@ -57,7 +57,7 @@ class AccessLog:
             self._write("".join(lines))
 
 
-class Line:
+class LineFormatter:
     """Formats a record as JSON, or like structlog's console.
 
     Its time is the end of the response, so that the log is in order.

@@ -15,7 +15,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
 
 
-class ClientConnection(Protocol):
+class OpenConnection(Protocol):
     """A client connection."""
 
     @property
@@ -27,7 +27,7 @@ class Listener(Protocol):
     """The public listener."""
 
     @property
-    def clients(self) -> Collection[ClientConnection]:
+    def clients(self) -> Collection[OpenConnection]:
         """Open connections."""
 
     @property

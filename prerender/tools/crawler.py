@@ -108,8 +108,8 @@ class Streamed(NamedTuple):
     body: AsyncIterator[bytes]
 
 
-class Crawler:
-    """Create it with ``async with Crawler.open(...)``."""
+class CrawlerClient:
+    """Create it with ``async with CrawlerClient.open(...)``."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Crawler:
         timeout: float = 60.0,
         connections: int = 0,
         site_headers: SiteHeaders = NO_HEADERS,
-    ) -> AsyncIterator["Crawler"]:
+    ) -> AsyncIterator["CrawlerClient"]:
         """Open a crawler; ``timeout`` in seconds is for one complete response."""
         fields = {"User-Agent": user_agent, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
         async with ClientSession(

@@ -16,7 +16,7 @@ _LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxy
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageContent:
     """The content of a page. ``links`` and ``canonicals`` are absolute, in document order.
 
     ``opted_in``: it has ``<meta name="fragment" content="!">`` in its head. ``misplaced``: invalid
@@ -37,13 +37,13 @@ class Page:
     texts: tuple[str, ...]
 
 
-def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
+def read_page(body: bytes, url: str, charset: str | None = None) -> PageContent:
     """Parse the page at an absolute URL. Never raises for its content."""
     root = _parse(body, charset)
     if root is None:
-        return Page((), (), (), (), False, (), (), False, 0, ())
+        return PageContent((), (), (), (), False, (), (), False, 0, ())
     base = urljoin(url, next(iter(root.xpath("//base/@href")), "").strip())
-    return Page(
+    return PageContent(
         titles=tuple(
             _plain("".join(title.itertext()))
             for title in root.xpath("//title[not(ancestor::svg) and not(ancestor::template)]")

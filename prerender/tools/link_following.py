@@ -13,8 +13,8 @@ from prerender.http.conditional import parse_http_date
 from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.sameness import needs_no_render
 from prerender.tools.concurrency import work_through
-from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
-from prerender.tools.html import Page, read_page
+from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, CrawlerClient, Fetched
+from prerender.tools.html import PageContent, read_page
 from prerender.tools.sitemap_parsing import Listed
 from prerender.urls.addresses import is_ugly, page_of, same_page, site_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
@@ -31,7 +31,7 @@ class CrawledPage:
     document shows without scripts; None if it is no snapshot."""
 
     response: Fetched
-    document: Page | None
+    document: PageContent | None
     moved: str = ""
     dynamic: bool = False
     needless: bool | None = None
@@ -40,7 +40,7 @@ class CrawledPage:
 class PageFetcher:
     """Fetches pages with ``crawler``. ``close`` cancels pending requests."""
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: CrawlerClient) -> None:
         self._crawler = crawler
         self._responses: dict[str, asyncio.Task[Fetched]] = {}
 
@@ -65,7 +65,7 @@ class PageFetcher:
         return CrawledPage(response, document, moved)
 
     async def _as_search_engine(
-        self, url: str, document: Page, ours: Fetched
+        self, url: str, document: PageContent, ours: Fetched
     ) -> tuple[Fetched | None, bool | None]:
         """The response to a search engine, if that gets a snapshot of the page or its error; and
         whether a snapshot shows no more than ``ours``.
@@ -119,13 +119,13 @@ def led_to(page: str, response: Fetched) -> str:
         return ""
 
 
-def canonicals(response: Fetched, page: Page) -> list[str]:
+def canonicals(response: Fetched, page: PageContent) -> list[str]:
     """The canonical URLs of a page: in its head and in Link headers (RFC 6596)."""
     named = [link for link, relations in response.links if "canonical" in relations]
     return [*page.canonicals, *named]
 
 
-async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[[str], bool]:
+async def read_robots(crawler: CrawlerClient, site: str, user_agent: str) -> Callable[[str], bool]:
     """Returns whether the site's robots.txt allows a URL. Without one, every URL is allowed."""
     text = ""
     with suppress(FetchFailed):
@@ -180,7 +180,7 @@ class SiteCrawl:
     def __init__(
         self,
         site: str,
-        crawler: Crawler,
+        crawler: CrawlerClient,
         *,
         most: int,
         concurrency: int,
@@ -244,7 +244,7 @@ class SiteCrawl:
                 self.left_out[link] = "an ugly URL: crawlers do not follow it"
         return [link for link in own if not is_ugly(link)]
 
-    def _reason(self, url: str, response: Fetched, page: Page) -> str:
+    def _reason(self, url: str, response: Fetched, page: PageContent) -> str:
         """Why crawlers do not index an existing page, or ''."""
         if page.noindex or is_noindex(response.headers.getall("X-Robots-Tag", ())):
             return "noindex"

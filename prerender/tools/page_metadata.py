@@ -38,7 +38,7 @@ class LinkPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PageMetadata:
     """The metadata of a page. URLs are unresolved, except in ``preview``."""
 
     title: str
@@ -57,12 +57,12 @@ class Reading:
     images_without_text: int
 
 
-def read(body: bytes, url: str) -> Reading:
+def read(body: bytes, url: str) -> PageMetadata:
     """Read the HTML (UTF-8) of the page at ``url``."""
     return reading_of(parse(body), url)
 
 
-def reading_of(root: Any, url: str) -> Reading:
+def reading_of(root: Any, url: str) -> PageMetadata:
     """Read the parsed page at ``url``; None is an empty one. It is not changed."""
     if root is None:
         root = parse(b"<html></html>")
@@ -73,7 +73,7 @@ def reading_of(root: Any, url: str) -> Reading:
     first: dict[str, str] = {}
     for name, value in metas:
         first.setdefault(name, value)
-    return Reading(
+    return PageMetadata(
         title=title,
         description=description,
         canonical=_link(root, "canonical"),

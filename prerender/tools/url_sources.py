@@ -12,7 +12,7 @@ from prerender.cli.terminal import Progress
 from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools import sitemaps
-from prerender.tools.crawler import Crawler, Streamed, is_html
+from prerender.tools.crawler import CrawlerClient, Streamed, is_html
 from prerender.tools.sitemap_parsing import Listed, is_sitemap
 from prerender.urls.addresses import page_of, site_of
 
@@ -43,7 +43,7 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
     """
     progress = stack.enter_context(terminal.progress("page"))
     own = common.site_headers(options.config)
-    crawler = await stack.enter_async_context(Crawler.open(site_headers=own))
+    crawler = await stack.enter_async_context(CrawlerClient.open(site_headers=own))
     pages = await Sources(crawler.stream, progress).read(options.sources)
     site = str(URL(pages[0].url, encoded=True).origin())
     settings = common.settings_for_site(site, options.config)
@@ -59,7 +59,7 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
 
 
 class Sources:
-    """Reads sources and reports skipped URLs. ``open_url`` opens a URL as ``Crawler.stream`` does."""
+    """Reads sources and reports skipped URLs. ``open_url`` opens a URL, as ``CrawlerClient.stream``."""
 
     def __init__(self, open_url: OpenURL, progress: Progress) -> None:
         self._open_url = open_url

@@ -16,7 +16,7 @@ from prerender.visits.figures import (
     OTHER,
     THINNER,
     UNVERIFIED_SUFFIX,
-    Key,
+    CellKey,
     Outcome,
 )
 from prerender.visits.storage import Days
@@ -63,7 +63,7 @@ THIN_PAGES = Rise("thin_pages", "lost half of their text", 10, 0.20, least_befor
 WINDOWS_HOURS = (2, DAY_HOURS)
 
 
-class Cause(NamedTuple):
+class AlertCause(NamedTuple):
     """A reason for an alert. ``subject``: a crawler, a class of crawlers, or "pages"."""
 
     kind: CauseKind
@@ -81,12 +81,12 @@ class _Rate(NamedTuple):
 
 
 # What a cell counts for: the subject, and whether it is one of those that must not rise.
-_Sorted = Callable[[Key], tuple[str, bool] | None]
+_Sorted = Callable[[CellKey], tuple[str, bool] | None]
 
 
 def causes(
     hours: Days, now: float, *, watched_since: float, known: Collection[str] | None
-) -> list[Cause]:
+) -> list[AlertCause]:
     """What is wrong now.
 
     ``hours``: the figures; ``watched_since``: since when requests have been counted without a pause, in
@@ -103,12 +103,12 @@ def causes(
     ]
 
 
-def is_known(key: Key) -> bool:
+def is_known(key: CellKey) -> bool:
     """Whether requests are of a listed crawler. Anyone can sign as an agent."""
     return key.kind not in ("", FACTS, "signed") and key.crawler not in (OTHER, OTHERS)
 
 
-def _stopped(hours: Days, now: float, watched_since: float) -> Iterator[Cause]:
+def _stopped(hours: Days, now: float, watched_since: float) -> Iterator[AlertCause]:
     requests: Counter[str] = Counter()
     came: defaultdict[str, set[int]] = defaultdict(set)
     for hour, cells in hours.items():
@@ -124,7 +124,7 @@ def _stopped(hours: Days, now: float, watched_since: float) -> Iterator[Cause]:
         longest = max(after - one for one, after in pairwise(ordered))
         silent = (now - max(last, watched_since)) / HOUR_SECONDS
         if silent >= max(LEAST_SILENT_HOURS, LEAST_PAUSES * longest):
-            yield Cause(
+            yield AlertCause(
                 "crawler_stopped",
                 crawler,
                 f"{crawler} has not come for {(now - last) / HOUR_SECONDS:.0f} hours. Its longest "
@@ -133,30 +133,30 @@ def _stopped(hours: Days, now: float, watched_since: float) -> Iterator[Cause]:
             )
 
 
-def _new(hours: Days, current: int, known: Collection[str]) -> Iterator[Cause]:
-    def sort(key: Key) -> tuple[str, bool] | None:
+def _new(hours: Days, current: int, known: Collection[str]) -> Iterator[AlertCause]:
+    def sort(key: CellKey) -> tuple[str, bool] | None:
         return (key.crawler, True) if is_known(key) and key.crawler not in known else None
 
     for crawler, rate in _rates(hours, current, DAY_HOURS, sort).items():
         if rate.number >= LEAST_NEW_REQUESTS:
             text = f"{crawler} has come for the first time, with {rate.number:,} requests in a day."
-            yield Cause("crawler_new", crawler, text)
+            yield AlertCause("crawler_new", crawler, text)
 
 
 def _by_class(*outcomes: Outcome) -> _Sorted:
-    def sort(key: Key) -> tuple[str, bool] | None:
+    def sort(key: CellKey) -> tuple[str, bool] | None:
         counts = key.kind not in ("", FACTS) and key.outcome != "left"
         return (key.kind, key.outcome in outcomes) if counts else None
 
     return sort
 
 
-def _pages(key: Key) -> tuple[str, bool] | None:
+def _pages(key: CellKey) -> tuple[str, bool] | None:
     return ("pages", key.crawler == THINNER[0]) if key.kind == FACTS else None
 
 
-def _risen(rise: Rise, hours: Days, current: int, sort: _Sorted) -> Iterator[Cause]:
-    risen: dict[str, Cause] = {}
+def _risen(rise: Rise, hours: Days, current: int, sort: _Sorted) -> Iterator[AlertCause]:
+    risen: dict[str, AlertCause] = {}
     for length in WINDOWS_HOURS:
         before = _rates(hours, current - length, WEEK_HOURS, sort)
         for subject, rate in _rates(hours, current, length, sort).items():
@@ -176,12 +176,12 @@ def _risen(rise: Rise, hours: Days, current: int, sort: _Sorted) -> Iterator[Cau
                     f"{rate.number:,} of {rate.total:,} {of} {rise.what} in the last "
                     f"{_in_hours(length)}: {rate.share:.0%}, after {was.share:.1%} in the week before."
                 )
-                risen[subject] = Cause(rise.kind, subject, text)
+                risen[subject] = AlertCause(rise.kind, subject, text)
     yield from risen.values()
 
 
-def _unverified(hours: Days, current: int) -> Iterator[Cause]:
-    def sort(key: Key) -> tuple[str, bool] | None:
+def _unverified(hours: Days, current: int) -> Iterator[AlertCause]:
+    def sort(key: CellKey) -> tuple[str, bool] | None:
         if key.crawler.endswith(UNVERIFIED_SUFFIX):
             return key.crawler.removesuffix(UNVERIFIED_SUFFIX), True
         return (key.crawler, False) if is_known(key) else None
@@ -202,7 +202,7 @@ def _unverified(hours: Days, current: int) -> Iterator[Cause]:
                 f"addresses that are not known as its own: {share:.0%} are verified, after "
                 f"{share_before:.0%} in the week before. The others get no snapshots."
             )
-            yield Cause("unverified", crawler, text)
+            yield AlertCause("unverified", crawler, text)
 
 
 def _rates(hours: Days, last: int, length: int, sort: _Sorted) -> dict[str, _Rate]:

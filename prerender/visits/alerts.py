@@ -15,7 +15,14 @@ from prerender.errors import StoreError
 from prerender.outbox import Outbox
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
-from prerender.visits.alert_causes import DAY_HOURS, WEEK_HOURS, Cause, CauseKind, causes, is_known
+from prerender.visits.alert_causes import (
+    DAY_HOURS,
+    WEEK_HOURS,
+    AlertCause,
+    CauseKind,
+    causes,
+    is_known,
+)
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS
 from prerender.visits.recorder import KEPT_HOURS, Visits
 from prerender.visits.storage import Days
@@ -56,7 +63,7 @@ class Active(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AlertState:
     """What all replicas know of alerts. ``since``: the begin of the time without a pause until ``at``,
     the last look. ``known``: the crawlers that have come; ``sent``: kinds with their last message."""
 
@@ -68,8 +75,12 @@ class State:
 
 
 def report(
-    before: State | None, current: Iterable[Cause], came: Collection[str], now: float, site: str
-) -> tuple[State, dict[CauseKind, str]]:
+    before: AlertState | None,
+    current: Iterable[AlertCause],
+    came: Collection[str],
+    now: float,
+    site: str,
+) -> tuple[AlertState, dict[CauseKind, str]]:
     """The state at ``now``, and a message for each kind of new causes: at most one an hour.
 
     ``came``: crawlers that are not new.
@@ -82,7 +93,7 @@ def report(
         if now - one.at < OVER_SECONDS
     }
     sent = {kind: at for kind, at in state.sent if at <= now}
-    new: dict[CauseKind, list[Cause]] = {}
+    new: dict[CauseKind, list[AlertCause]] = {}
     for cause in current:
         if (cause.kind, cause.subject) in active:
             active[cause.kind, cause.subject] = now
@@ -100,17 +111,17 @@ def report(
     return after, {kind: _body(kind, some[:MOST_SUBJECTS], now, site) for kind, some in new.items()}
 
 
-def watched(before: State | None, now: float) -> State:
+def watched(before: AlertState | None, now: float) -> AlertState:
     """The state at ``now``, before the figures are looked at."""
     if before is None:
-        return State(now, now)
+        return AlertState(now, now)
     pause = now - before.at
     return replace(
         before, at=now, since=min(now, before.since) if pause < LONGEST_PAUSE_SECONDS else now
     )
 
 
-def _body(kind: CauseKind, some: Iterable[Cause], now: float, site: str) -> str:
+def _body(kind: CauseKind, some: Iterable[AlertCause], now: float, site: str) -> str:
     data = {
         "site": site,
         "rule": RULES[kind],
@@ -136,7 +147,7 @@ class Alerts:
         self._outbox = outbox
         self._site = site
         self._clock = clock
-        self._state: State | None = None
+        self._state: AlertState | None = None
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -172,7 +183,9 @@ class Alerts:
             # One that the receiver refuses holds up only those of its kind.
             log.warning("alert", message=self._outbox.add(f"alert.{kind}", body), body=body)
 
-    async def _next(self, before: State | None, now: float) -> tuple[State, dict[CauseKind, str]]:
+    async def _next(
+        self, before: AlertState | None, now: float
+    ) -> tuple[AlertState, dict[CauseKind, str]]:
         hour = int(now) // HOUR_SECONDS
         store = self._visits.store
         hours = await store.read("hours", hour - KEPT_HOURS, hour)
@@ -184,7 +197,9 @@ class Alerts:
             )
         return await asyncio.to_thread(self._decide, before, hours, now)
 
-    def _decide(self, before: State, hours: Days, now: float) -> tuple[State, dict[CauseKind, str]]:
+    def _decide(
+        self, before: AlertState, hours: Days, now: float
+    ) -> tuple[AlertState, dict[CauseKind, str]]:
         hour = int(now) // HOUR_SECONDS
         is_old = min(hours, default=hour) <= hour - WEEK_HOURS
         old = _crawlers(
@@ -198,13 +213,13 @@ class Alerts:
         )
         return report(before, current, old, now, self._site)
 
-    async def _recall(self) -> State | None:
+    async def _recall(self) -> AlertState | None:
         """The last known state: the store may have lost it, or be away."""
         note = await self._store.notes.get(_KEY)
         states = [self._state] if self._state else []
         if note is not None:
             try:
-                states.append(read(State, note))
+                states.append(read(AlertState, note))
             except ValueError as error:
                 log.warning("bad_note_of_alerts", reason=str(error))
         return max(states, key=lambda state: state.at, default=None)

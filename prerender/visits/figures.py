@@ -38,7 +38,7 @@ _MAGIC = b"VD1"
 _MOST_UNPACKED_BYTES = 4 * 1024**2
 
 
-class Key(NamedTuple):
+class CellKey(NamedTuple):
     """The key of a cell. ``kind``: the class of the crawler; "" if it is unknown or unverified."""
 
     crawler: str
@@ -68,7 +68,7 @@ class Cell:
         return DURATIONS.quantile(self.durations, share)
 
 
-Day = dict[Key, Cell]
+Day = dict[CellKey, Cell]
 # By class of crawlers: Unix seconds of the last visit, and its status. By FACTS: when it was rendered,
 # and what its snapshot says: 1 for noindex, a foreign canonical or "", and the characters of its text.
 # What has the later first value wins, whatever it is: Redis merges pages by the same rule.
@@ -95,7 +95,7 @@ def section_of(path: str) -> str:
     return path[: end + 1][:60] if end > 0 and path.startswith("/") else "/"
 
 
-def add_day(day: Day, more: Mapping[Key, Cell]) -> None:
+def add_day(day: Day, more: Mapping[CellKey, Cell]) -> None:
     """Add the cells of ``more``."""
     for key, cell in more.items():
         day.setdefault(key, Cell()).add(cell)
@@ -132,19 +132,21 @@ def _smallest(requests: Iterable[tuple[str, int]], most: int) -> set[str]:
     return sums.keys() - {one for one, _ in sums.most_common(most - 1)} - {OTHER}
 
 
-def _folded(day: Day, is_small: Callable[[Key], bool], other: Callable[[Key], Key]) -> Day:
+def _folded(
+    day: Day, is_small: Callable[[CellKey], bool], other: Callable[[CellKey], CellKey]
+) -> Day:
     found: Day = {}
     for key, cell in day.items():
         found.setdefault(other(key) if is_small(key) else key, Cell()).add(cell)
     return found
 
 
-def compared(page: Page, more: Page) -> Key | None:
+def compared(page: Page, more: Page) -> CellKey | None:
     """Whether a page has become thin, to be counted; None without facts of two renders."""
     if FACTS not in page or FACTS not in more:
         return None
     before, after = int(page[FACTS][3]), int(more[FACTS][3])
-    return Key._make(THINNER if before >= _LEAST_CHARACTERS and after < before / 2 else WHOLE)
+    return CellKey._make(THINNER if before >= _LEAST_CHARACTERS and after < before / 2 else WHOLE)
 
 
 def merge_page(page: Page, more: Page) -> None:
@@ -177,7 +179,7 @@ def decode(data: bytes) -> Day:
         raise BadEntry(str(error)) from error
 
 
-def _cell(row: list[object]) -> tuple[Key, Cell]:
+def _cell(row: list[object]) -> tuple[CellKey, Cell]:
     crawler, kind, section, outcome, requests, size, first, *buckets = row
     if outcome not in OUTCOMES:
         raise ValueError(f"unknown outcome: {outcome}")
@@ -185,7 +187,7 @@ def _cell(row: list[object]) -> tuple[Key, Cell]:
         raise ValueError("not a number")
     durations = {first + place: number for place, number in enumerate(buckets) if number}  # type: ignore[operator]
     cell = Cell(requests, size, Counter(durations))  # type: ignore[arg-type]
-    return Key(str(crawler), str(kind), str(section), outcome), cell
+    return CellKey(str(crawler), str(kind), str(section), outcome), cell
 
 
 def encode_page(page: Page) -> str:

@@ -10,7 +10,7 @@ from prerender.snapshots.stores.sqlite_file import SQLiteFile
 from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
-    Key,
+    CellKey,
     Page,
     add_day,
     bounded,
@@ -39,7 +39,7 @@ class FileVisits:
     def __init__(self, file: Path) -> None:
         self._file = SQLiteFile(file, _SCHEMA, more=(_HOURS,))
 
-    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         """Add cells to a day or an hour."""
         query = f"SELECT cells FROM {span} WHERE rowid = ?"  # noqa: S608
 

@@ -44,8 +44,8 @@ from prerender.visits.figures import (
     UNVERIFIED_SUFFIX,
     WHOLE,
     Cell,
+    CellKey,
     Day,
-    Key,
     Outcome,
     Page,
     compared,
@@ -190,7 +190,7 @@ class Visits:
                 self._visit(path, page)
             raise
 
-    def _add(self, span: Span, number: int, key: Key, cell: Cell) -> None:
+    def _add(self, span: Span, number: int, key: CellKey, cell: Cell) -> None:
         cells = self._cells_of.setdefault((span, number), {})
         known = cells.get(key)
         if known is None:
@@ -239,8 +239,8 @@ class Visits:
         hour = int(alike.minute) * 60 // HOUR_SECONDS
         for section, some in sections.items():
             self._add("days", hour * HOUR_SECONDS // DAY_SECONDS,
-                Key(name, kind, section, outcome), _cell(some))  # fmt: skip
-        key = Key(name, kind, "", outcome)
+                CellKey(name, kind, section, outcome), _cell(some))  # fmt: skip
+        key = CellKey(name, kind, "", outcome)
         self._add("hours", hour, key, _cell(records))
         self._count(key, len(records))
         if kind and outcome not in _NO_VISIT:
@@ -248,7 +248,7 @@ class Visits:
                 if 0 < len(path) <= LONGEST_PATH:
                     self._visit(path, {kind: (int(record.time), record.status)})
 
-    def _count(self, key: Key, requests: int) -> None:
+    def _count(self, key: CellKey, requests: int) -> None:
         name = key.crawler.removesuffix(UNVERIFIED_SUFFIX)
         is_verified = name == key.crawler
         if is_verified and not key.kind:

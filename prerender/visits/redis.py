@@ -14,7 +14,7 @@ from prerender.snapshots.stores.redis_client import EXTENSION_SECONDS, connect, 
 from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
-    Key,
+    CellKey,
     Page,
     add_day,
     bounded,
@@ -85,7 +85,7 @@ class RedisVisits:
         """Close all connections."""
         await self._client.close()
 
-    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         """Add cells to a day or an hour. Other replicas may do so at the same time."""
         key = self._keys[span]
         for turn in range(_TRIES):
@@ -145,7 +145,7 @@ class RedisVisits:
         return [int(key) for key in keys if key.isdigit()]
 
 
-def _added(old: bytes, span: Span, number: int, cells: Mapping[Key, Cell]) -> bytes:
+def _added(old: bytes, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> bytes:
     known = decoded(old, span, number)
     add_day(known, cells)
     return encode(bounded(known))

@@ -9,8 +9,8 @@ from prerender.errors import BadEntry
 from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
+    CellKey,
     Day,
-    Key,
     Page,
     add_day,
     bounded,
@@ -33,7 +33,7 @@ class VisitStore(Protocol):
 
     kind: str
 
-    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         """Add cells to a day or an hour, all of them or none."""
 
     async def add_pages(self, pages: Mapping[str, Page]) -> None:
@@ -64,7 +64,7 @@ class MemoryVisits:
         self._spans: dict[Span, Days] = {"days": {}, "hours": {}}
         self._pages: Pages = {}
 
-    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         """Add cells to a day or an hour."""
         known = self._spans[span].get(number, {})
         add_day(known, cells)

@@ -24,7 +24,7 @@ from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.chromium import Chromium
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.emulation import user_agent_override
-from prerender.browser.frame_drawing import Frames
+from prerender.browser.frame_drawing import FrameDrawing
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import BrowserGone
 from prerender.gateway.document import Document
@@ -121,7 +121,7 @@ class Opened:
         self.session = await devtools.attach(self.target_id)
         self.clock = VirtualClock()
         self.clock.attach(self.session)
-        self.frames = Frames(self.session, cast("Context", self))
+        self.frames = FrameDrawing(self.session, cast("Context", self))
         await self.session.call("Page.enable")
         version = await devtools.call("Browser.getVersion")
         override = user_agent_override(version["userAgent"], NUMBER)

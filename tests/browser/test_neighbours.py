@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from prerender.browser.supervisor import Cause
+from prerender.browser.supervisor import ReplacementCause
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
 from tests.support import processes
@@ -70,7 +70,7 @@ async def neighbours(
     settings = {"browser": {"pages": 4}, "render": {"timeout": timeout}}
     proxy = await start_proxy(origin.url, settings)
 
-    lost = proxy.running.pool.replacements[Cause.LOST]
+    lost = proxy.running.pool.replacements[ReplacementCause.LOST]
 
     async def again_and_again() -> None:
         number = 0
@@ -91,7 +91,7 @@ async def neighbours(
     finally:
         hostile.cancel()
         await asyncio.wait([hostile])
-    return proxy.running.pool.replacements[Cause.LOST] - lost
+    return proxy.running.pool.replacements[ReplacementCause.LOST] - lost
 
 
 @pytest.mark.parametrize("name", SHORT)

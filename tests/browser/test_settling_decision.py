@@ -16,7 +16,7 @@ from prerender.browser.settling.decision import (
     Budget,
     Done,
     Frame,
-    Progress,
+    SettlingProgress,
     Slice,
     Slices,
     Stage,
@@ -56,17 +56,17 @@ def seen(**changes: Any) -> Observation:
     return observation(QUIET | changes)
 
 
-def running(budget_seconds: float = 10.0, **parts: Any) -> Progress:
+def running(budget_seconds: float = 10.0, **parts: Any) -> SettlingProgress:
     """The progress of a page after slices and frames."""
     progress, _ = begin(budget_seconds, HEIGHT)
     return replace(progress, **{"stage": Stage.WORK, **parts})
 
 
-def next_step(progress: Progress | None = None, **changes: Any) -> Step:
+def next_step(progress: SettlingProgress | None = None, **changes: Any) -> Step:
     return decide(progress or running(), seen(**changes))[1]
 
 
-def confirmed(progress: Progress | None = None, **changes: Any) -> Step:
+def confirmed(progress: SettlingProgress | None = None, **changes: Any) -> Step:
     """The step after the short slice that confirms that the page has settled."""
     progress, step = decide(progress or running(), seen(**changes))
     assert step == CONFIRMED

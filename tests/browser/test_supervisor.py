@@ -14,7 +14,7 @@ import pytest
 
 from prerender.browser import chromium, installed
 from prerender.browser.pool import Pool
-from prerender.browser.supervisor import Cause, Limits
+from prerender.browser.supervisor import Limits, ReplacementCause
 from prerender.errors import BrowserGone
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import processes
@@ -105,7 +105,7 @@ async def test_replaced_when_its_package_is_upgraded(
         assert pool.browsers_started == 1
         upgraded.rename(own)
         await waiting
-        assert pool.replacements[Cause.UPGRADE] == 1
+        assert pool.replacements[ReplacementCause.UPGRADE] == 1
         assert not page.broken
         await borrower.give_back()
         await processes.all_gone([first])
@@ -213,7 +213,7 @@ async def test_a_browser_that_keeps_dying_is_logged_once(
     program.chmod(0o755)
     async with pool_of(1, program=str(program)) as pool:
         async with asyncio.timeout(SECONDS):
-            while pool.replacements[Cause.NOT_STARTED] < 4:
+            while pool.replacements[ReplacementCause.NOT_STARTED] < 4:
                 await asyncio.sleep(0.01)
     failed = [record for record in caplog.records if "browser_start_failed" in str(record.msg)]
     assert [record.levelname for record in failed] == ["WARNING", "ERROR"]

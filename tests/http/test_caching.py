@@ -145,7 +145,7 @@ def test_pages_that_want_to_hear_it_from_the_origin(lines: Lines, expected: bool
     assert caching.demands_validation(CIMultiDict(lines)) is expected
 
 
-def kept(request: Lines, response: Lines, on: Terms | None = None) -> caching.Stored:
+def kept(request: Lines, response: Lines, on: Terms | None = None) -> caching.StoredResponse:
     headers = CIMultiDict(response)
     return caching.stored(CIMultiDict(request), headers, b"x", on or Terms(60, 10), 1000)
 

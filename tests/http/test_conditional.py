@@ -7,9 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from prerender.http.conditional import Outcome, evaluate, format_http_date, parse_http_date
+from prerender.http.conditional import (
+    ConditionalResult,
+    evaluate,
+    format_http_date,
+    parse_http_date,
+)
 
-SEND, NOT_MODIFIED, PRECONDITION_FAILED = Outcome
+SEND, NOT_MODIFIED, PRECONDITION_FAILED = ConditionalResult
 
 MODIFIED = "Sun, 06 Nov 1994 08:49:37 GMT"
 MODIFIED_SECONDS = 784111777
@@ -27,14 +32,14 @@ def outcome(
     method: str = "GET",
     etag: str = '"current"',
     last_modified: int = MODIFIED_SECONDS,
-) -> Outcome:
+) -> ConditionalResult:
     headers = CIMultiDictProxy(CIMultiDict([("Host", "site"), *lines]))
     return evaluate(method, headers, etag=etag, last_modified=last_modified, now=NOW)
 
 
 def test_without_conditions_the_snapshot_is_sent() -> None:
     assert outcome([]) is SEND
-    assert [*Outcome] == [200, 304, 412]
+    assert [*ConditionalResult] == [200, 304, 412]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_without_conditions_the_snapshot_is_sent() -> None:
     ],
 )
 @pytest.mark.parametrize("since", [BEFORE, AFTER])
-def test_if_none_match(value: str, expected: Outcome, since: str) -> None:
+def test_if_none_match(value: str, expected: ConditionalResult, since: str) -> None:
     """A date in the same request is ignored, whether the tags are valid or not."""
     assert outcome([("If-None-Match", value)]) is expected
     assert outcome([("If-None-Match", value), ("If-Modified-Since", since)]) is expected
@@ -99,7 +104,7 @@ def test_if_none_match(value: str, expected: Outcome, since: str) -> None:
         pytest.param('"caf\xe9"', '"caf\xe9"', NOT_MODIFIED, id="obs-text, latin-1"),
     ],
 )
-def test_entity_tags(etag: str, value: str, expected: Outcome) -> None:
+def test_entity_tags(etag: str, value: str, expected: ConditionalResult) -> None:
     assert outcome([("If-None-Match", value)], etag=etag) is expected
 
 
@@ -114,7 +119,9 @@ def test_entity_tags(etag: str, value: str, expected: Outcome) -> None:
         (["*", "*"], SEND),
     ],
 )
-def test_if_none_match_on_several_lines_is_one_list(values: list[str], expected: Outcome) -> None:
+def test_if_none_match_on_several_lines_is_one_list(
+    values: list[str], expected: ConditionalResult
+) -> None:
     assert outcome([("if-none-match", value) for value in values]) is expected
 
 
@@ -142,7 +149,7 @@ def test_no_tag_spans_two_lines() -> None:
         pytest.param("Fri, 31 Dec 9999 23:59:60 GMT", NOT_MODIFIED, id="leap second"),
     ],
 )
-def test_if_modified_since(value: str, expected: Outcome) -> None:
+def test_if_modified_since(value: str, expected: ConditionalResult) -> None:
     assert outcome([("If-Modified-Since", value)]) is expected
 
 
@@ -165,7 +172,7 @@ def test_if_modified_since_on_several_lines_is_ignored() -> None:
         pytest.param("", '"current"', PRECONDITION_FAILED, id="empty"),
     ],
 )
-def test_if_match(value: str, etag: str, expected: Outcome) -> None:
+def test_if_match(value: str, etag: str, expected: ConditionalResult) -> None:
     assert outcome([("If-Match", value)], etag=etag) is expected
 
 
@@ -181,7 +188,7 @@ def test_if_match(value: str, etag: str, expected: Outcome) -> None:
         ("", SEND),
     ],
 )
-def test_if_unmodified_since(value: str, expected: Outcome) -> None:
+def test_if_unmodified_since(value: str, expected: ConditionalResult) -> None:
     assert outcome([("If-Unmodified-Since", value)]) is expected
 
 
@@ -214,7 +221,7 @@ STALE = ("If-Modified-Since", BEFORE)
         pytest.param([HELD, STALE], NOT_MODIFIED, id="3: match"),
     ],
 )
-def test_precedence(lines: Lines, expected: Outcome) -> None:
+def test_precedence(lines: Lines, expected: ConditionalResult) -> None:
     """Section 13.2.2; the order of headers does not matter."""
     assert outcome(lines) is expected
     assert outcome(lines[::-1]) is expected
@@ -287,7 +294,7 @@ def test_only_the_tags_of_a_valid_list_are_found(tags: list[str], etag: str) -> 
     )
 )
 def test_no_headers_raise(lines: Lines) -> None:
-    assert outcome(lines) in Outcome
+    assert outcome(lines) in ConditionalResult
 
 
 @pytest.mark.parametrize(

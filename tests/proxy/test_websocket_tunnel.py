@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender import app
-from prerender.proxy.websocket_tunnel import Frames
+from prerender.proxy.websocket_tunnel import FrameBoundaries
 from tests.conftest import Site, StartForwarding, StartOrigin, settings_for
 from tests.support import raw
 
@@ -271,11 +271,11 @@ def test_frames_are_counted_however_they_are_cut(
     stream = b"".join(whole)
     ends = {sum(map(len, whole[:n])) for n in range(len(whole) + 1)}
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    frames = Frames()
+    frames = FrameBoundaries()
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         assert frames.count(stream[start:end]) == end - start
         assert frames.between == (end in ends)
-    rest = Frames()
+    rest = FrameBoundaries()
     at = 0
     while at < len(stream):
         at += rest.count(stream[at:], one=True)

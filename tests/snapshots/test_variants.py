@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from prerender.http.fields import Fields
 from prerender.http.message_head import parse_request
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Variant, Vary
@@ -28,13 +29,9 @@ TABLET = (
 DESK = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 
 
-class _Lines:
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items())
-        self._fields = parse_request(f"GET / HTTP/1.1\r\nHost: a{lines}".encode("latin-1")).headers
-
-    def get(self, name: str) -> str:
-        return self._fields.get(name)
+def _headers(fields: Mapping[str, str]) -> Fields:
+    lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items())
+    return parse_request(f"GET / HTTP/1.1\r\nHost: a{lines}".encode("latin-1")).headers
 
 
 @pytest.mark.parametrize(
@@ -62,7 +59,7 @@ class _Lines:
 )
 def test_languages(said: str, language: str) -> None:
     vary = Vary(languages=LANGUAGES)
-    assert vary.variant_of(_Lines({"Accept-Language": said})) == Variant("desktop", language)
+    assert vary.variant_of(_headers({"Accept-Language": said})) == Variant("desktop", language)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +68,8 @@ def test_languages(said: str, language: str) -> None:
 )
 def test_devices(user_agent: str, device: str) -> None:
     vary = Vary(device=True)
-    assert vary.variant_of(_Lines({"User-Agent": user_agent})).device == device
-    assert Vary().variant_of(_Lines({"User-Agent": user_agent})) == Variant()
+    assert vary.variant_of(_headers({"User-Agent": user_agent})).device == device
+    assert Vary().variant_of(_headers({"User-Agent": user_agent})) == Variant()
 
 
 _TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"))
@@ -81,7 +78,7 @@ _TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_ch
 @given(_TEXT, _TEXT)
 def test_nothing_but_what_is_declared_comes_out(user_agent: str, language: str) -> None:
     vary = Vary(device=True, languages=LANGUAGES)
-    variant = vary.variant_of(_Lines({"User-Agent": user_agent, "Accept-Language": language}))
+    variant = vary.variant_of(_headers({"User-Agent": user_agent, "Accept-Language": language}))
     assert variant.device in ("desktop", "mobile")
     assert variant.language in LANGUAGES
 

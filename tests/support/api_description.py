@@ -10,7 +10,7 @@ from prerender.admin.openapi import document
 from prerender.admin.purge import Purging
 from prerender.admin.routes import operations_of
 from prerender.extensions.dashboard.api import Api
-from prerender.extensions.dashboard.snapshot_details import Pages
+from prerender.extensions.dashboard.snapshot_details import SnapshotHandlers
 from prerender.extensions.jobs.api import JobsApi, SitemapsApi
 from prerender.tools.export.imports import ImportApi
 from prerender.visits.api import ReportApi
@@ -20,7 +20,7 @@ _PARTS = (
     Purging,
     Explanations,
     Api,
-    Pages,
+    SnapshotHandlers,
     ImportApi,
     ReportApi,
     JobsApi,

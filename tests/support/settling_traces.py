@@ -16,9 +16,9 @@ from typing import Any, cast
 from unittest import mock
 
 from prerender.browser.emulation import DESKTOP
-from prerender.browser.probe import State
+from prerender.browser.probe import ProbeState
 from prerender.browser.settling import decision, settler
-from prerender.browser.settling.decision import Decision, Progress, Step
+from prerender.browser.settling.decision import Decision, SettlingProgress, Step
 from prerender.browser.settling.observation import Network, Observation
 from tests.conftest import Overrides, Proxy, proxied
 from tests.sites.corpus import origin
@@ -31,7 +31,7 @@ SETTINGS: Overrides = {
     "render": {"budget": BUDGET_SECONDS, "patience": 1},
 }
 _FOLDER = Path(__file__).parent.parent / "browser" / "traces"
-_PAGE = [field.name for field in fields(State)]
+_PAGE = [field.name for field in fields(ProbeState)]
 _NETWORK = [field.name for field in fields(Network)]
 
 # The fields of an observation that have changed, or {"answer": the answer to a Show}; and the step.
@@ -77,7 +77,7 @@ def observation(known: dict[str, Any]) -> Observation:
 
     Counts that did not exist when the trace was recorded are 0.
     """
-    page = State(**{name: known.get(name, 0) for name in _PAGE}) if known["probe"] else None
+    page = ProbeState(**{name: known.get(name, 0) for name in _PAGE}) if known["probe"] else None
     network = Network(**{name: known.get(name, 0) for name in _NETWORK})
     others = known.keys() - {*_PAGE, *_NETWORK, "probe"}
     return Observation(page, network, **{name: known[name] for name in others})
@@ -97,13 +97,13 @@ class _Recorder:
         self._known: dict[str, Any] = {}
         self._decide, self._after_show = decision.decide, decision.after_show
 
-    def decide(self, progress: Progress, seen: Observation) -> Decision:
+    def decide(self, progress: SettlingProgress, seen: Observation) -> Decision:
         known = cast("dict[str, Any]", _rounded(_fields_of(seen)))
         new = {name: it for name, it in known.items() if self._known.get(name, ...) != it}
         self._known |= new
         return self._record(new, self._decide(progress, observation(self._known)))
 
-    def after_show(self, progress: Progress, answer: object) -> Decision:
+    def after_show(self, progress: SettlingProgress, answer: object) -> Decision:
         return self._record({"answer": answer}, self._after_show(progress, answer))
 
     def _record(self, seen: dict[str, Any], decided: Decision) -> Decision:

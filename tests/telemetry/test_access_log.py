@@ -15,7 +15,7 @@ from prerender.http.trace_context import TraceContext
 from prerender.proxy.decision import Reason
 from prerender.snapshots.snapshot import CacheResult, Facts, Timings
 from prerender.snapshots.target import Target
-from prerender.telemetry.access_log import AccessLog, Line
+from prerender.telemetry.access_log import AccessLog, LineFormatter
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.urls.ajax_crawling import PrettyURL
@@ -45,7 +45,7 @@ RECORD = RequestRecord(
     trace=TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True),
 )
 REDACTION = Redaction(SECRET_PARAMETERS)
-JSON, CONSOLE = Line("json", REDACTION), Line("console", REDACTION)
+JSON, CONSOLE = LineFormatter("json", REDACTION), LineFormatter("console", REDACTION)
 
 
 def test_signed_requests() -> None:
@@ -104,7 +104,7 @@ def test_console() -> None:
 
 def test_colours_are_those_of_other_lines() -> None:
     """structlog's console renderer writes the same fields in the same way."""
-    coloured = Line("console", REDACTION, coloured=True)
+    coloured = LineFormatter("console", REDACTION, coloured=True)
     assert re.sub(r"\x1b\[\d+m", "", coloured(RECORD)) == CONSOLE(RECORD)
     line = structlog.dev.ConsoleRenderer(colors=True, sort_keys=False)(
         None,

@@ -10,7 +10,7 @@ from aiohttp import web
 import prerender
 from prerender.crawlers.known import built_in
 from prerender.crawlers.user_agents import UserAgents
-from prerender.extensions.dashboard.crawlers import Crawlers
+from prerender.extensions.dashboard.crawlers import CrawlerStatistics
 from prerender.words import Word
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.telemetry.test_metrics import samples
@@ -51,7 +51,7 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
     proxy = await start_proxy(origin.url, SETTINGS)
     telemetry = proxy.running.telemetry
     heard, renders = Heard(telemetry.requests), Heard(telemetry.renders)
-    crawlers = Crawlers(telemetry.crawler_requests, UserAgents(built_in().crawlers))
+    crawlers = CrawlerStatistics(telemetry.crawler_requests, UserAgents(built_in().crawlers))
     seen: list[object] = []
     for url, agent in (
         ("/?_escaped_fragment_=a", "curl/8"), ("/?_escaped_fragment_=a", "curl/8"),

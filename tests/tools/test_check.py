@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from prerender.tools.check.alternation import Turns
+from prerender.tools.check.alternation import Alternation
 from prerender.tools.check.findings import LEVELS
 from prerender.tools.crawler import Fetched
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -418,7 +418,7 @@ def test_link_headers() -> None:
 
 
 async def test_crawling_and_looking_take_turns() -> None:
-    turns = Turns()
+    turns = Alternation()
     under_way: Counter[str] = Counter()
     order: list[str] = []
 

@@ -8,7 +8,14 @@ import pytest
 
 from prerender.browser.page_results import Resource
 from prerender.errors import BadEntry
-from prerender.extensions.dashboard.history import History, Render, Version, decode, encode, text_of
+from prerender.extensions.dashboard.history import (
+    History,
+    RenderSummary,
+    Version,
+    decode,
+    encode,
+    text_of,
+)
 from prerender.gateway.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
@@ -89,7 +96,7 @@ def test_the_text_of_a_page() -> None:
 
 
 FETCH = Fetch("GET", URL, "script", "cached", 200, 10, 0.1, 0.2, "")
-RENDER = Render(
+RENDER = RenderSummary(
     1.5, 0.5, "render_timeout", "why", 200, Timings(0.1, 0.2, 0.3, 0.4, (FETCH,)),
     Facts("cut-off", settled="cut_off", errors=("x",), failed_requests=(URL,)),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.cli.terminal import Progress
 from prerender.errors import JournalError, ServerGone, SitemapError
 from prerender.tools.commands.warm import _report
-from prerender.tools.crawler import Crawler
+from prerender.tools.crawler import CrawlerClient
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.journal import Journal, PageToWarm
 from prerender.tools.warming.requests import Requests
@@ -56,7 +56,7 @@ class Server:
 
 @asynccontextmanager
 async def sending(url: str, concurrency: int = 4) -> AsyncIterator[Requests]:
-    async with Crawler.open(URL(url)) as crawler:
+    async with CrawlerClient.open(URL(url)) as crawler:
         yield Requests(crawler, concurrency)
 
 
@@ -379,7 +379,7 @@ async def test_memory_does_not_depend_on_the_number_of_pages(
 
 async def test_more_pages_in_a_sitemap_than_the_protocol_allows(start_origin: StartOrigin) -> None:
     url = await Sitemaps(1, 51_000).start(start_origin)
-    async with Crawler.open() as crawler:
+    async with CrawlerClient.open() as crawler:
         found = await Sources(crawler.stream, Progress()).listed([f"{url}/index.xml"])
     assert len(found) == 51_000
 
@@ -411,7 +411,7 @@ async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
     application.router.add_get("/{path:.*}", answer)
     site = await start_origin(application)
     failures: list[SitemapError] = []
-    async with Crawler.open() as crawler:
+    async with CrawlerClient.open() as crawler:
         sources = Sources(crawler.stream, Progress())
         source = f"{site.url}/index"
         found = [

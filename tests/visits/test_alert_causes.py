@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from prerender.visits.alert_causes import Cause, causes
-from prerender.visits.figures import FACTS, HOUR_SECONDS, THINNER, WHOLE, Cell, Key, Outcome
+from prerender.visits.alert_causes import AlertCause, causes
+from prerender.visits.figures import FACTS, HOUR_SECONDS, THINNER, WHOLE, Cell, CellKey, Outcome
 from prerender.visits.storage import Days
 
 # The hour in which it is looked at, 16 days after the first one.
@@ -26,16 +26,16 @@ def add(
 ) -> None:
     for hour in at:
         cells = hours.setdefault(hour, {})
-        cells.setdefault(Key(crawler, kind, "", outcome), Cell()).requests += requests
+        cells.setdefault(CellKey(crawler, kind, "", outcome), Cell()).requests += requests
 
 
 def pages(hours: Days, at: Iterable[int], thinner: int, whole: int) -> None:
     for hour in at:
         cells = hours.setdefault(hour, {})
-        cells[Key._make(THINNER)], cells[Key._make(WHOLE)] = Cell(thinner), Cell(whole)
+        cells[CellKey._make(THINNER)], cells[CellKey._make(WHOLE)] = Cell(thinner), Cell(whole)
 
 
-def look(hours: Days, known: Iterable[str] | None = None, since: int = START) -> list[Cause]:
+def look(hours: Days, known: Iterable[str] | None = None, since: int = START) -> list[AlertCause]:
     return causes(
         hours,
         NOW * HOUR_SECONDS + 1800,
@@ -44,7 +44,7 @@ def look(hours: Days, known: Iterable[str] | None = None, since: int = START) ->
     )
 
 
-def kinds(found: Iterable[Cause]) -> list[tuple[str, str]]:
+def kinds(found: Iterable[AlertCause]) -> list[tuple[str, str]]:
     return [(cause.kind, cause.subject) for cause in found]
 
 

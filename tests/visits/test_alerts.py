@@ -15,9 +15,9 @@ from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel
-from prerender.visits.alert_causes import Cause
-from prerender.visits.alerts import Alerts, State, report
-from prerender.visits.figures import HOUR_SECONDS, Cell, Key
+from prerender.visits.alert_causes import AlertCause
+from prerender.visits.alerts import Alerts, AlertState, report
+from prerender.visits.figures import HOUR_SECONDS, Cell, CellKey
 from prerender.visits.from_settings import open_visits
 from prerender.visits.recorder import CrawlerNames, Visits
 from tests.conftest import settings_for
@@ -27,18 +27,18 @@ __all__ = ["receiver"]
 SITE = "https://www.example.com"
 HOUR = 500_000
 THEN = HOUR * HOUR_SECONDS + 60.0
-STOPPED = Cause("crawler_stopped", "Googlebot", "Googlebot has stopped.")
-OTHER = Cause("crawler_stopped", "bingbot", "bingbot has stopped.")
-THIN = Cause("thin_pages", "pages", "Pages are thin.")
+STOPPED = AlertCause("crawler_stopped", "Googlebot", "Googlebot has stopped.")
+OTHER = AlertCause("crawler_stopped", "bingbot", "bingbot has stopped.")
+THIN = AlertCause("thin_pages", "pages", "Pages are thin.")
 
 
-def steps(*looks: tuple[float, Iterable[Cause]]) -> list[list[str]]:
+def steps(*looks: tuple[float, Iterable[AlertCause]]) -> list[list[str]]:
     """The kinds and subjects of the messages after each look, at so many seconds."""
-    state: State | None = None
+    state: AlertState | None = None
     found: list[list[str]] = []
     for at, current in looks:
         state, messages = report(state, list(current), {"Googlebot"}, THEN + at, SITE)
-        state = read(State, json.dumps(asdict(state)))
+        state = read(AlertState, json.dumps(asdict(state)))
         new = list(map(json.loads, messages.values()))
         found.append(
             [f"{body['type']} {one['subject']}" for body in new for one in body["data"]["causes"]]
@@ -70,14 +70,14 @@ STOP, STOP_OTHER = "alert.crawler_stopped Googlebot", "alert.crawler_stopped bin
         ([(60, [STOPPED]), (0, [STOPPED, OTHER])], [[STOP], [STOP_OTHER]]),
     ],
 )
-def test_messages(looks: list[tuple[float, list[Cause]]], messages: list[list[str]]) -> None:
+def test_messages(looks: list[tuple[float, list[AlertCause]]], messages: list[list[str]]) -> None:
     assert steps(*looks) == messages
 
 
 def test_the_state_is_bounded() -> None:
-    state: State | None = None
+    state: AlertState | None = None
     for number in range(60):
-        some = [Cause("crawler_new", f"Bot{number}-{n}", "New.") for n in range(50)]
+        some = [AlertCause("crawler_new", f"Bot{number}-{n}", "New.") for n in range(50)]
         state, messages = report(
             state, some, {f"Bot{number}-{n}" for n in range(50)}, THEN + number * 3600, SITE
         )
@@ -90,7 +90,7 @@ def test_the_state_is_bounded() -> None:
 async def fill(visits: Visits) -> None:
     """Two weeks of Googlebot, until half a day ago."""
     for hour in range(HOUR - 14 * 24, HOUR - 12):
-        cell = Key("Googlebot", "search", "", "fresh")
+        cell = CellKey("Googlebot", "search", "", "fresh")
         await visits.store.add("hours", hour, {cell: Cell(20)})
 
 
@@ -149,8 +149,8 @@ async def test_a_store_that_lost_the_state_sends_nothing_twice(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     async with replica(tmp_path, receiver.url, Clock()) as one:
-        one._state = State(THEN, THEN, ("Googlebot",))
-        note = json.dumps(asdict(State(THEN - 9, THEN - 9))).encode()
+        one._state = AlertState(THEN, THEN, ("Googlebot",))
+        note = json.dumps(asdict(AlertState(THEN - 9, THEN - 9))).encode()
         await one._store.notes.set("alerts", note, 60)
         assert await one._recall() == one._state
         await one._store.notes.set("alerts", b"{nonsense", 60)

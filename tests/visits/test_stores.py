@@ -16,14 +16,14 @@ from prerender.proxy.decision import Reason
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel, RequestRecord
 from prerender.visits import figures
-from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, Key, Page
+from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, CellKey, Page
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
 from prerender.visits.storage import MemoryVisits, Span, VisitStore
 from tests.support.redis_server import RedisServer
 
-KEY = Key("Googlebot", "search", "/items/", "fresh")
+KEY = CellKey("Googlebot", "search", "/items/", "fresh")
 
 
 def cell(requests: int = 1, seconds: float = 0.5) -> Cell:
@@ -117,12 +117,12 @@ async def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
 
 def test_a_day_is_bounded_and_keeps_what_is_large() -> None:
     day = {
-        Key(f"Bot{n % 150}", "search", f"/folder-{n}/", "fresh"): cell(1 + (n == 7) * 1000)
+        CellKey(f"Bot{n % 150}", "search", f"/folder-{n}/", "fresh"): cell(1 + (n == 7) * 1000)
         for n in range(5000)
     }
     found = figures.bounded(day)
     assert len(found) <= figures.MOST_CELLS
-    assert found[Key("Bot7", "search", "/folder-7/", "fresh")].requests == 1001
+    assert found[CellKey("Bot7", "search", "/folder-7/", "fresh")].requests == 1001
     assert {key.section for key in found} >= {OTHER, "/folder-7/"}
     assert len({key.section for key in found}) <= figures.MOST_SECTIONS
     assert len({key.crawler for key in found}) <= figures.MOST_CRAWLERS
@@ -159,7 +159,7 @@ class Away(MemoryVisits):
 
     away = False
 
-    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         if self.away:
             raise StoreError("away")
         await super().add(span, number, cells)
@@ -189,7 +189,7 @@ async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPa
     await visits.write()
     assert not visits.away
     (cells,) = (await store.read("days", 20_000, 20_000)).values()
-    assert cells[Key("Googlebot", "search", "/items/", "forwarded")].requests == 6
+    assert cells[CellKey("Googlebot", "search", "/items/", "forwarded")].requests == 6
     pages = await store.pages()
     assert sorted(pages) == ["/items/0", "/items/1", "/items/2"]
     assert pages["/items/0"] == {"search": (20_000 * 86400 + 9, 200)}
@@ -201,7 +201,7 @@ async def test_two_years_of_a_large_site_take_less_than_50_mb(tmp_path: Path) ->
     pages, of which each fiftieth is written."""
     random = Random(1)
     day = {
-        Key(f"Crawler{crawler}Bot", "ai_search", f"/folder-{folder}/", outcome): Cell(
+        CellKey(f"Crawler{crawler}Bot", "ai_search", f"/folder-{folder}/", outcome): Cell(
             requests := random.randint(1, 20_000 // (crawler + 1)),
             requests * random.randint(8000, 60_000),
             DURATIONS.count(random.lognormvariate(-3, 1) for _ in range(30)),

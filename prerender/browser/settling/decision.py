@@ -19,7 +19,7 @@ any page. ``begin`` returns the first step, and ``decide`` and ``after_show`` th
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from prerender.browser.probe import State
+from prerender.browser.probe import ProbeState
 from prerender.browser.settling.lazy_content import Show, Showing
 from prerender.browser.settling.observation import Observation
 from prerender.browser.settling.patience import Loops, WaitTurns, Work
@@ -126,7 +126,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SettlingProgress:
     """How far a page is. ``confirming``: the observation that a short slice has to confirm.
 
     ``reason``: why it has settled, while content is made visible.
@@ -143,16 +143,18 @@ class Progress:
     reason: SettleReason | None = None
 
 
-Decision = tuple[Progress, Step]
+Decision = tuple[SettlingProgress, Step]
 
 
 def begin(budget_seconds: float, window_height: int) -> Decision:
     """The first step for a page. ``window_height`` in CSS pixels."""
-    progress = Progress(Budget(budget_seconds * 1000), Showing(window_height, window_height))
+    progress = SettlingProgress(
+        Budget(budget_seconds * 1000), Showing(window_height, window_height)
+    )
     return _slice(progress, progress.slices, Stage.FIRST)
 
 
-def decide(progress: Progress, seen: Observation) -> Decision:
+def decide(progress: SettlingProgress, seen: Observation) -> Decision:
     """The next step after a slice, a frame or a turn."""
     if progress.turns.before is not None:
         progress = replace(progress, turns=progress.turns.after(seen))
@@ -176,7 +178,7 @@ def decide(progress: Progress, seen: Observation) -> Decision:
     return _wait(progress, seen) if is_pending else _judge(progress, seen)
 
 
-def after_show(progress: Progress, measured: object) -> Decision:
+def after_show(progress: SettlingProgress, measured: object) -> Decision:
     """The next step after a ``Show`` and the page's answer to it, which can be anything."""
     showing, step = progress.showing.after(measured)
     progress = replace(progress, showing=showing)
@@ -188,19 +190,19 @@ def after_show(progress: Progress, measured: object) -> Decision:
     return _slice(progress, replace(progress.slices, last=FIRST_SLICE_MS))
 
 
-def _slice(progress: Progress, slices: Slices, stage: Stage = Stage.SLICE) -> Decision:
+def _slice(progress: SettlingProgress, slices: Slices, stage: Stage = Stage.SLICE) -> Decision:
     milliseconds = min(slices.last, progress.budget.left)
     budget = progress.budget.spend(milliseconds)
     progress = replace(progress, slices=slices, budget=budget, stage=stage, confirming=None)
     return progress, Slice(milliseconds)
 
 
-def _frame(progress: Progress, page: State) -> Decision:
+def _frame(progress: SettlingProgress, page: ProbeState) -> Decision:
     budget = progress.budget.spend(FRAME_MS)
     return replace(progress, budget=budget, stage=Stage.WORK), Frame(drawn=page.drawn > 0)
 
 
-def _wait(progress: Progress, seen: Observation) -> Decision:
+def _wait(progress: SettlingProgress, seen: Observation) -> Decision:
     """Wait for work. This takes real time, so it does not use up the page's budget."""
     milliseconds = progress.turns.seconds * 1000
     budget, turns = progress.budget.add(milliseconds), replace(progress.turns, before=seen)
@@ -208,14 +210,14 @@ def _wait(progress: Progress, seen: Observation) -> Decision:
     return replace(progress, budget=budget, turns=turns, stage=Stage.WORK), step
 
 
-def _confirm(progress: Progress, seen: Observation) -> Decision:
+def _confirm(progress: SettlingProgress, seen: Observation) -> Decision:
     """A slice does not wait for work that begins at its end: a short one shows it."""
     budget = progress.budget.spend(CONFIRMING_SLICE_MS)
     progress = replace(progress, budget=budget, stage=Stage.WORK, confirming=seen)
     return progress, Slice(CONFIRMING_SLICE_MS)
 
 
-def _judge(progress: Progress, seen: Observation) -> Decision:
+def _judge(progress: SettlingProgress, seen: Observation) -> Decision:
     """End, or go on with the next slice."""
     progress, reason = _finished(progress, seen)
     if reason is None:
@@ -230,7 +232,7 @@ def _judge(progress: Progress, seen: Observation) -> Decision:
     return progress, Done(reason)
 
 
-def _goes_on(progress: Progress, seen: Observation) -> bool:
+def _goes_on(progress: SettlingProgress, seen: Observation) -> bool:
     """Whether this may be the pause between two requests of a sequence, where nothing is pending."""
     assert progress.confirming is not None
     if seen.activity == progress.confirming.activity:
@@ -238,13 +240,15 @@ def _goes_on(progress: Progress, seen: Observation) -> bool:
     return not progress.work.is_unproductive(seen.seconds - progress.turns.lost_seconds)
 
 
-def _show(progress: Progress, reason: SettleReason) -> Decision:
+def _show(progress: SettlingProgress, reason: SettleReason) -> Decision:
     showing, step = progress.showing.begin()
     budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
     return replace(progress, showing=showing, budget=budget, reason=reason), step
 
 
-def _finished(progress: Progress, seen: Observation) -> tuple[Progress, SettleReason | None]:
+def _finished(
+    progress: SettlingProgress, seen: Observation
+) -> tuple[SettlingProgress, SettleReason | None]:
     """Why no more content is expected; None while some is."""
     page, budget = seen.page, progress.budget
     if page is None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from prerender.browser.probe import State
+from prerender.browser.probe import ProbeState
 
 
 class NetworkView(Protocol):
@@ -98,7 +98,7 @@ class Observation:
     ``clock_waits``: whether the page's clock waits for requests.
     """
 
-    page: State | None
+    page: ProbeState | None
     network: Network
     seconds: float
     cpu_seconds: float

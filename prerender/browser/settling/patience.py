@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from prerender.browser.probe import State
+from prerender.browser.probe import ProbeState
 from prerender.browser.settling.observation import Observation
 from prerender.browser.settling.reasons import SettleReason
 
@@ -107,7 +107,7 @@ class Work:
     def _is_too_long(self, seconds: float) -> bool:
         return seconds - self.began > LONGEST_WORK_SECONDS
 
-    def after(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
+    def after(self, seen: Observation, page: ProbeState, seconds: float) -> "tuple[Work, bool]":
         """The updated work, and whether any of it is worth waiting for."""
         network = seen.network
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
@@ -119,7 +119,7 @@ class Work:
             return work, True
         return work._apart_from_requests(seen, page, seconds)
 
-    def _observed(self, seen: Observation, page: State, seconds: float) -> "Work":
+    def _observed(self, seen: Observation, page: ProbeState, seconds: float) -> "Work":
         """The work with the effects and events of an observation."""
         network, mutations = seen.network, self.mutations.at(seconds, page.mutations)
         events = self.events.at(seconds, network.requests + network.answered + page.activity)
@@ -141,7 +141,7 @@ class Work:
         return replace(self, began=math.inf, mutations=replace(self.mutations, since=seconds))
 
     def _apart_from_requests(
-        self, seen: Observation, page: State, seconds: float
+        self, seen: Observation, page: ProbeState, seconds: float
     ) -> "tuple[Work, bool]":
         """Whether work is pending apart from requests."""
         answered = self.answered.at(seconds, seen.network.answered)
@@ -172,7 +172,7 @@ class Loops:
     alone_since: float = math.inf
     mutations: Unchanged = Unchanged()
 
-    def after(self, page: State, cpu_seconds: float) -> "tuple[Loops, SettleReason | None]":
+    def after(self, page: ProbeState, cpu_seconds: float) -> "tuple[Loops, SettleReason | None]":
         """The loops, and why they are not waited for any more, if so."""
         mutations = self.mutations.at(cpu_seconds, page.mutations)
         if cpu_seconds - mutations.since > IDLE_LOOP_SECONDS:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from prerender.browser import probe
 from prerender.browser.devtools import CommandFailed, Session
-from prerender.browser.frame_drawing import Frames
-from prerender.browser.probe import State
+from prerender.browser.frame_drawing import FrameDrawing
+from prerender.browser.probe import ProbeState
 from prerender.browser.settling.decision import (
     FRAME_MS,
     Done,
@@ -51,7 +51,7 @@ class Settler:
     def __init__(
         self,
         session: Session,
-        frames: Frames,
+        frames: FrameDrawing,
         network: NetworkView,
         budget_seconds: float,
         patience_seconds: float,
@@ -69,7 +69,7 @@ class Settler:
         self._started = time.monotonic()
         self._progress, self._step = begin(budget_seconds, window_height)
         self._clock_waits = True
-        self._page: State | None = None
+        self._page: ProbeState | None = None
 
     @property
     def complaints(self) -> bool:
@@ -182,10 +182,10 @@ class Settler:
         self._clock_waits = False
         await self._frames.clock.advance()
 
-    async def _ask(self) -> State | None:
+    async def _ask(self) -> ProbeState | None:
         """The probe's answer; None if the page has broken a dependency of the probe."""
         try:
-            return State.read(await self._session.evaluate(probe.STATE))
+            return ProbeState.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
             return None
 

@@ -3,7 +3,7 @@
 from prerender.cli.diagnosis import Line
 from prerender.config import Settings
 from prerender.errors import ConfigError
-from prerender.extensions.cdn.providers import CdnError, Client
+from prerender.extensions.cdn.providers import CdnClient, CdnError
 
 UNUSED_TAG = "prerender-doctor"
 _REMEDY = "check [cdn] zone, the token and its permissions, and that the API can be reached"
@@ -15,7 +15,7 @@ async def examine(settings: Settings) -> list[Line]:
     if cdn.provider == "none":
         return []
     try:
-        async with Client.open(cdn) as client:
+        async with CdnClient.open(cdn) as client:
             await client.purge([UNUSED_TAG], soft=True)
     except ConfigError as error:
         return [Line("cdn", "problem", error.problems[0], "correct the file or the setting")]

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from prerender.extension import Proxy
-from prerender.extensions.cdn.providers import Client, header_of
+from prerender.extensions.cdn.providers import CdnClient, header_of
 from prerender.extensions.cdn.purge_forwarding import CdnMetrics, PurgeForwarding
 from prerender.extensions.cdn.tags import Header, Tags
 from prerender.http.forwarding_headers import authority
@@ -25,7 +25,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         client = forwarding = None
         if settings.cdn.provider != "none":
-            client = await stack.enter_async_context(Client.open(settings.cdn))
+            client = await stack.enter_async_context(CdnClient.open(settings.cdn))
         if client is not None or outbox is not None:
             site = str(settings.public_url.origin())
             forwarding = PurgeForwarding(proxy.store, tags, client, outbox=outbox, site=site)

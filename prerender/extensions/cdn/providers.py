@@ -92,7 +92,7 @@ def header_of(cdn: CdnSettings) -> Header | None:
     return None if cdn.provider == "none" else PROVIDERS[cdn.provider].header
 
 
-class Client:
+class CdnClient:
     """Sends requests to the API of ``cdn``. Its token is never in an error."""
 
     def __init__(self, session: ClientSession, cdn: CdnSettings, token: Callable[[], str]) -> None:
@@ -105,7 +105,7 @@ class Client:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, cdn: CdnSettings) -> AsyncIterator["Client"]:
+    async def open(cls, cdn: CdnSettings) -> AsyncIterator["CdnClient"]:
         """A client while the context is open. Raises ConfigError if a token file cannot be read."""
         token = _token_of(cdn)
         async with ClientSession(

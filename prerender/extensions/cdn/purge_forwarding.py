@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from prerender.background import finishing
 from prerender.errors import StoreError
-from prerender.extensions.cdn.providers import CdnError, Client
+from prerender.extensions.cdn.providers import CdnClient, CdnError
 from prerender.extensions.cdn.tags import Tags
 from prerender.outbox import Outbox
 from prerender.snapshots.purges import Purge, Purges
@@ -48,7 +48,7 @@ RESULTS: tuple[Result, ...] = ("purged", "failed", "refused")
 log = structlog.get_logger(__name__)
 
 
-class State(NamedTuple):
+class ForwardingState(NamedTuple):
     """``generation``: the number of the last purge that was read. ``waiting``: what the CDN has not got
     yet, purges as they are stored, with when they were read in microseconds. ``later``: those of them
     that were repeated meanwhile, so that a page that changes all the time is purged all the same.
@@ -70,7 +70,7 @@ class PurgeForwarding:
         self,
         store: Store,
         tags: Tags,
-        client: Client | None,
+        client: CdnClient | None,
         *,
         outbox: Outbox | None,
         site: str,
@@ -82,7 +82,7 @@ class PurgeForwarding:
         self._outbox = outbox
         self._site = site
         self._clock = clock
-        self._state: State | None = None
+        self._state: ForwardingState | None = None
         self._replaced = Purges()
         self._look_at = 0.0
         self._failures = 0
@@ -144,11 +144,11 @@ class PurgeForwarding:
             if self._client is not None and self._state is not None and not last:
                 await self._send(self._client)
 
-    async def _recall(self) -> State | None:
+    async def _recall(self) -> ForwardingState | None:
         """The state of all replicas; None if there is none. Raises StoreError if it is unknown."""
         note = await self._store.notes.read(_KEY)
         try:
-            return read(State, note) if note else None
+            return read(ForwardingState, note) if note else None
         except ValueError as error:
             log.warning("bad_note_of_cdn", reason=str(error))
             return None
@@ -165,7 +165,7 @@ class PurgeForwarding:
             before = mine
         # Without a note, purges of before are none of its business.
         if before is None:
-            before = mine or State(known.generation)
+            before = mine or ForwardingState(known.generation)
         elif mine is not None and not self._saved:
             # The store was away: its note is an old one.
             both = _purges(before.waiting).united(_purges(mine.waiting))
@@ -183,9 +183,9 @@ class PurgeForwarding:
             repeated = {one: no for one, no in later.records.items() if one in waiting.records}
             waiting, later = waiting.united(Purges(fresh)), Purges(repeated)
         generation = max(before.generation, known.generation)
-        await self._keep(State(generation, _dumps(waiting), _dumps(later), before.again))
+        await self._keep(ForwardingState(generation, _dumps(waiting), _dumps(later), before.again))
 
-    async def _keep(self, state: State) -> None:
+    async def _keep(self, state: ForwardingState) -> None:
         before, self._state = self._state, state
         if state != before or not self._saved:
             note = json.dumps(state).encode()
@@ -204,7 +204,7 @@ class PurgeForwarding:
             "tags": tags if len(tags) <= _MOST_NAMED else [self._tags.everything],
         }
 
-    async def _send(self, client: Client) -> None:
+    async def _send(self, client: CdnClient) -> None:
         """Send what is waiting, and has been long enough. What fails stays."""
         assert self._state is not None
         # More is the clock of another replica.
@@ -233,7 +233,7 @@ class PurgeForwarding:
                 waiting = Purges(left)
                 await self._keep(self._state._replace(waiting=_dumps(waiting)))
 
-    async def _purge(self, client: Client, tags: list[str], soft: bool) -> bool:
+    async def _purge(self, client: CdnClient, tags: list[str], soft: bool) -> bool:
         """Purge tags. Returns whether that is done with, even if they were refused."""
         try:
             await client.purge(tags, soft=soft)

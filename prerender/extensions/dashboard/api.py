@@ -18,7 +18,7 @@ from prerender.browser.pool import Pool
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import conversions, models
 from prerender.extensions.dashboard.bots import Bots
-from prerender.extensions.dashboard.crawlers import OTHERS, Crawlers, Tally
+from prerender.extensions.dashboard.crawlers import OTHERS, CrawlerStatistics, Tally
 from prerender.extensions.dashboard.last_hour import STEP_SECONDS, Figures
 from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.parameters import (
@@ -53,7 +53,7 @@ class Api:
         snapshots: CachedSnapshots,
         figures: Figures,
         recent: Recent,
-        crawlers: Crawlers,
+        crawlers: CrawlerStatistics,
         bots: Bots,
         more: Sequence[tuple[str, str]],
         listed: date | None,

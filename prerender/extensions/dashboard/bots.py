@@ -58,7 +58,7 @@ _BROWSERS = frozenset(
 Why = Literal["name", "behavior"]
 
 
-class _Client(NamedTuple):
+class _ClientName(NamedTuple):
     """What a User-Agent tells. ``name``: a word to find it by, "" if there is none."""
 
     name: str
@@ -154,7 +154,7 @@ class Bots:
         self.since = min(since, self.since)
         for bot in reversed(bots):
             if bot.last > self._clock() - _KEPT_SECONDS:
-                place, key = self._place(_Client(bot.name, bot.why == "name"), bot.user_agent)
+                place, key = self._place(_ClientName(bot.name, bot.why == "name"), bot.user_agent)
                 place.setdefault(key, bot)
 
     def found(self) -> list[Bot]:
@@ -184,7 +184,7 @@ class Bots:
                     self._browsers.clear()
                 self._browsers.add(user_agent)
 
-    def _place(self, client: _Client, user_agent: str) -> tuple[LRUCache[str, Bot], str]:
+    def _place(self, client: _ClientName, user_agent: str) -> tuple[LRUCache[str, Bot], str]:
         """Where a bot is, and under which key."""
         if client.program:
             return self._by_name, client.name.lower() or user_agent
@@ -194,7 +194,7 @@ class Bots:
 _NOTE = TypeAdapter(tuple[float, list[Bot]])
 
 
-def client_of(user_agent: str) -> _Client:
+def client_of(user_agent: str) -> _ClientName:
     """What a User-Agent tells about its client. Pure."""
     program = not user_agent or bool(_PROGRAM.search(user_agent))
     products = [one for one in _PRODUCT.findall(user_agent) if one.lower() not in _BROWSERS]
@@ -207,5 +207,5 @@ def client_of(user_agent: str) -> _Client:
         crawler = Crawler(name[:_LONGEST_NAME], "search")
         # Shorter ones would match browsers.
         if len(name) >= 3 and UserAgents([crawler]).crawlers_of(user_agent):
-            return _Client(crawler.name, program)
-    return _Client("", program)
+            return _ClientName(crawler.name, program)
+    return _ClientName("", program)

@@ -14,7 +14,7 @@ from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import models, snapshot_models
 from prerender.extensions.dashboard.bots import Bot
 from prerender.extensions.dashboard.crawlers import Outcome, Tally
-from prerender.extensions.dashboard.history import History, Render
+from prerender.extensions.dashboard.history import History, RenderSummary
 from prerender.extensions.dashboard.list_rows import Row
 from prerender.extensions.dashboard.models import MOST_TOP_PAGES
 from prerender.extensions.dashboard.recent_activity import PageRenders
@@ -24,7 +24,7 @@ from prerender.snapshots.snapshot import Facts, Timings, settle_value
 from prerender.snapshots.stores.store import StoreState
 from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
-from prerender.tools.page_metadata import Reading
+from prerender.tools.page_metadata import PageMetadata
 from prerender.tools.text_comparison import compare, side_by_side
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -235,12 +235,12 @@ def _facts(facts: Facts) -> snapshot_models.Facts:
     return cast("snapshot_models.Facts", found)
 
 
-def of_reading(reading: Reading) -> snapshot_models.Reading:
+def of_reading(reading: PageMetadata) -> snapshot_models.Reading:
     """The metadata of a page."""
     return cast("snapshot_models.Reading", asdict(reading))
 
 
-def of_render(render: Render) -> snapshot_models.Render:
+def of_render(render: RenderSummary) -> snapshot_models.Render:
     """The last render of a page."""
     timings = render.timings
     return {

@@ -114,7 +114,7 @@ def _added(total: dict[str, Tally], *parts: dict[str, Tally]) -> dict[str, Tally
     return total
 
 
-class Crawlers:
+class CrawlerStatistics:
     """Counts the requests of crawlers. ``user_agents``: finds the crawlers."""
 
     def __init__(

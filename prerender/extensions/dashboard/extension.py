@@ -11,16 +11,16 @@ from prerender.crawlers.from_settings import preset_for
 from prerender.extension import Proxy
 from prerender.extensions.dashboard.api import Api
 from prerender.extensions.dashboard.bots import Bots
-from prerender.extensions.dashboard.crawlers import Crawlers
+from prerender.extensions.dashboard.crawlers import CrawlerStatistics
 from prerender.extensions.dashboard.dashboard_files import DashboardFiles
 from prerender.extensions.dashboard.histories import Histories
-from prerender.extensions.dashboard.history import Render
+from prerender.extensions.dashboard.history import RenderSummary
 from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.last_hour import Figures
 from prerender.extensions.dashboard.needless import Needless
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.extensions.dashboard.screenshots import viewer_of
-from prerender.extensions.dashboard.snapshot_details import Pages
+from prerender.extensions.dashboard.snapshot_details import SnapshotHandlers
 from prerender.extensions.dashboard.snapshot_lists import Lists
 
 
@@ -29,7 +29,10 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Remember requests and renders, and add the routes."""
     settings, telemetry, store = proxy.settings, proxy.telemetry, proxy.store
     figures, recent = Figures(proxy.metrics.requests.totals), Recent(telemetry.crawler_requests)
-    crawlers, bots = Crawlers(telemetry.crawler_requests, proxy.triggers.user_agents), Bots()
+    crawlers, bots = (
+        CrawlerStatistics(telemetry.crawler_requests, proxy.triggers.user_agents),
+        Bots(),
+    )
     needless = Needless(telemetry.notices)
     proxy.rendering.renderer.when_built.append(needless.built)
     histories = Histories(store.notes, settings.admin.versions)
@@ -63,7 +66,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         notices=telemetry.notices,
         auth=proxy.auth,
     )
-    proxy.admin.add(api, Pages(proxy.site, store, histories, viewer, proxy.snapshots))
+    proxy.admin.add(api, SnapshotHandlers(proxy.site, store, histories, viewer, proxy.snapshots))
     DashboardFiles().add_to(proxy.admin.app)
     proxy.remembered |= {
         "recent_requests": recent,
@@ -82,7 +85,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         yield
 
 
-def _explained(render: Render) -> ExplainedRender:
+def _explained(render: RenderSummary) -> ExplainedRender:
     facts = render.facts
     return {
         "ended": datetime.fromtimestamp(render.time, UTC).isoformat(timespec="seconds"),

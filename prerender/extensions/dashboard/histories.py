@@ -16,7 +16,7 @@ import structlog
 
 from prerender.background import running
 from prerender.errors import BadEntry
-from prerender.extensions.dashboard.history import History, Render, decode, encode
+from prerender.extensions.dashboard.history import History, RenderSummary, decode, encode
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
@@ -28,7 +28,7 @@ KEPT_SECONDS = 30 * 86400.0
 log = structlog.get_logger(__name__)
 
 
-class _Stored(NamedTuple):
+class _StoredVersion(NamedTuple):
     """A snapshot that was stored at ``time``, in Unix seconds."""
 
     target: Target
@@ -42,7 +42,7 @@ class Histories:
     def __init__(self, notes: Notes, versions: int) -> None:
         self._notes = notes
         self._versions = versions
-        self._waiting: deque[RenderRecord | _Stored] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[RenderRecord | _StoredVersion] = deque(maxlen=_MOST_WAITING)
         self._more = asyncio.Event()
 
     @asynccontextmanager
@@ -59,9 +59,9 @@ class Histories:
     def stored(self, target: Target, snapshot: Snapshot) -> None:
         """Record that a snapshot was stored just now."""
         if self._versions:
-            self._add(_Stored(target, time.time(), snapshot))
+            self._add(_StoredVersion(target, time.time(), snapshot))
 
-    def _add(self, change: RenderRecord | _Stored) -> None:
+    def _add(self, change: RenderRecord | _StoredVersion) -> None:
         if not change.target.is_long:
             self._waiting.append(change)
             self._more.set()
@@ -95,15 +95,15 @@ class Histories:
                 except Exception:
                     log.exception("history_not_stored", url=target.url)
 
-    def _with(self, history: History, change: RenderRecord | _Stored) -> bytes:
+    def _with(self, history: History, change: RenderRecord | _StoredVersion) -> bytes:
         """A history after a change; b"" if that is none.
 
         Takes milliseconds, so do not call it on the event loop.
         """
-        if isinstance(change, _Stored):
+        if isinstance(change, _StoredVersion):
             new = history.with_version(change.time, change.snapshot, self._versions)
             return b"" if new is history else encode(new)
-        render = Render(
+        render = RenderSummary(
             change.time + change.seconds,
             change.seconds,
             change.error or "",

@@ -36,7 +36,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Render:
+class RenderSummary:
     """The last render of a page, whether its snapshot was stored or not.
 
     ``time``: its end in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the
@@ -63,7 +63,7 @@ class History:
 
     key: str
     path: str
-    render: Render | None = None
+    render: RenderSummary | None = None
     versions: tuple[Version, ...] = ()
 
     def with_version(self, time: float, snapshot: Snapshot, most: int) -> "History":

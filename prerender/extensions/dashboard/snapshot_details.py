@@ -40,7 +40,7 @@ _ONE = "/snapshots/{key}"
 _PICTURES = tuple(f"{_ONE}/{name}.png" for name in ("user", "crawler", "preview"))
 
 
-class Pages:
+class SnapshotHandlers:
     """Handlers for single pages."""
 
     def __init__(

@@ -11,7 +11,7 @@ from prerender.admin.page_urls import Site
 from prerender.admin.parameters import body_of, large_body
 from prerender.admin.routes import route
 from prerender.extensions.jobs import models
-from prerender.extensions.jobs.job import Outcome, Progress, Row
+from prerender.extensions.jobs.job import JobProgress, Outcome, Row
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
 from prerender.extensions.jobs.sitemap_watch import SitemapWatch
 from prerender.tools.sitemap_parsing import Listed
@@ -80,7 +80,7 @@ class JobsApi:
         await self._jobs.cancel(job)
         return _of(await self._progress(job))
 
-    async def _progress(self, job: str) -> Progress:
+    async def _progress(self, job: str) -> JobProgress:
         progress = await self._jobs.progress(job)
         if progress is None:
             raise web.HTTPNotFound(text="there is no job with this id")
@@ -120,7 +120,7 @@ class SitemapsApi:
         self._watch.read_now()
 
 
-def _of(progress: Progress) -> models.JobState:
+def _of(progress: JobProgress) -> models.JobState:
     return {
         **cast("models.JobState", asdict(progress.job)),
         "ended": progress.ended or None,

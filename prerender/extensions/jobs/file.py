@@ -9,10 +9,10 @@ from pathlib import Path
 
 from prerender.extensions.jobs.job import (
     Job,
+    JobProgress,
     PageResult,
-    Progress,
     Row,
-    Waiting,
+    WaitingPage,
     parse_job,
     parse_result,
 )
@@ -47,12 +47,12 @@ class FileJobs:
         self._database = SQLiteFile(file, _SCHEMA)
         self._started = False
 
-    async def jobs(self) -> list[Progress]:
+    async def jobs(self) -> list[JobProgress]:
         """All jobs, the oldest first. Does not create the file."""
         if self._file is not None and not self._file.exists():
             return []
 
-        def jobs(database: sqlite3.Connection) -> list[Progress]:
+        def jobs(database: sqlite3.Connection) -> list[JobProgress]:
             if not self._started:
                 # What the last process had taken.
                 database.execute("UPDATE pages SET due = 0 WHERE due > 1")
@@ -62,7 +62,9 @@ class FileJobs:
                 "WHERE job = jobs.id AND due IS NOT NULL) FROM jobs ORDER BY rowid"
             ).fetchall()
             return [
-                Progress(job, state, ended, note, twice, waiting, dict(_counts(database, job.id)))
+                JobProgress(
+                    job, state, ended, note, twice, waiting, dict(_counts(database, job.id))
+                )
                 for text, state, ended, note, twice, waiting in rows
                 if (job := parse_job(text)) is not None
             ]
@@ -127,10 +129,10 @@ class FileJobs:
 
         await self._database.run(drop)
 
-    async def take(self, job: str, rate: float, seconds: float) -> Waiting | None:
+    async def take(self, job: str, rate: float, seconds: float) -> WaitingPage | None:
         """The next page of a job."""
 
-        def take(database: sqlite3.Connection) -> Waiting | None:
+        def take(database: sqlite3.Connection) -> WaitingPage | None:
             now = time.time()
             query = "SELECT next FROM jobs WHERE id = ? AND state IN ('reading', 'running')"
             found = database.execute(query, (job,)).fetchone()
@@ -147,11 +149,11 @@ class FileJobs:
             if rate:
                 after = max(found[0], now - 1) + 1 / rate
                 database.execute("UPDATE jobs SET next = ? WHERE id = ?", (after, job))
-            return Waiting(*row)
+            return WaitingPage(*row)
 
         return await self._database.run(take)
 
-    async def put_back(self, job: str, page: Waiting, seconds: float) -> None:
+    async def put_back(self, job: str, page: WaitingPage, seconds: float) -> None:
         """Do a page in so many seconds."""
         query = "UPDATE pages SET due = ?, tries = ? WHERE job = ? AND path = ? AND due IS NOT NULL"
         row = (time.time() + seconds, page.tries, job, page.path)

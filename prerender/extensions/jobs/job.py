@@ -59,7 +59,7 @@ def parse_job(text: str) -> Job | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingPage:
     """A page to render, by its path with ``#!`` state, unless its snapshot is fresh and was rendered at
     ``since`` or later. ``tries``: how often it has failed."""
 
@@ -97,7 +97,7 @@ def parse_result(text: str) -> PageResult | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """A job and what has come of it. ``ended``: in Unix seconds, 0 until then. ``note``: what of its
     list could not be read. ``waiting``: pages to do. ``outcomes``: the others, counted."""
 
@@ -123,15 +123,15 @@ class JobStore(Protocol):
 
     kind: str
 
-    async def jobs(self) -> list[Progress]:
+    async def jobs(self) -> list[JobProgress]:
         """All jobs, the oldest first."""
 
     async def add(self, job: Job) -> None:
         """Add a job without pages, in state "reading"."""
 
     async def add_pages(self, job: str, pages: Sequence[tuple[str, float | PageResult]]) -> int:
-        """Add pages to a job: their paths, each with ``Waiting.since`` or a result. Returns how many
-        are new; the others count as duplicates."""
+        """Add pages to a job: their paths, each with ``WaitingPage.since`` or a result. Returns how
+        many are new; the others count as duplicates."""
 
     async def listed(self, job: str, note: str) -> None:
         """The list of a job in state "reading" is complete."""
@@ -142,11 +142,11 @@ class JobStore(Protocol):
     async def drop(self, job: str) -> None:
         """Forget a job."""
 
-    async def take(self, job: str, rate: float, seconds: float) -> Waiting | None:
+    async def take(self, job: str, rate: float, seconds: float) -> WaitingPage | None:
         """The next page of an unfinished job, if there is one and the rate allows it. It is another
         replica's if it is not done in so many seconds."""
 
-    async def put_back(self, job: str, page: Waiting, seconds: float) -> None:
+    async def put_back(self, job: str, page: WaitingPage, seconds: float) -> None:
         """Do a page that was taken, in so many seconds."""
 
     async def finish(self, job: str, path: str, result: PageResult) -> None:

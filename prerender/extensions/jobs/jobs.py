@@ -17,10 +17,10 @@ from prerender.extensions.jobs.job import (
     MOST_PAGES,
     UNFINISHED,
     Job,
+    JobProgress,
     JobStore,
     PageResult,
     Priority,
-    Progress,
     Source,
 )
 from prerender.snapshots.stores.store import Store
@@ -99,7 +99,7 @@ class Jobs:
         self.changed.set()
         return job
 
-    async def progress(self, job: str) -> Progress | None:
+    async def progress(self, job: str) -> JobProgress | None:
         """How far a job is; None if there is none with this id."""
         return next((one for one in await self.kept.jobs() if one.job.id == job), None)
 

@@ -19,7 +19,7 @@ Known = Mapping[bytes, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SitemapChanges:
     """What has changed.
 
     ``pages``: to render, with the moment of their last change as far as it is known; ``new`` and
@@ -37,7 +37,9 @@ class Changes:
     by_request: bool = False
 
 
-def changes(known: Known, listed: Mapping[bytes, Listed], now: float, *, whole: bool) -> Changes:
+def changes(
+    known: Known, listed: Mapping[bytes, Listed], now: float, *, whole: bool
+) -> SitemapChanges:
     """Compare the known pages with those that are listed ``now`` (Unix seconds).
 
     Pages that are no longer listed are gone if the sitemaps were read as a ``whole``, and at most half
@@ -67,7 +69,7 @@ def changes(known: Known, listed: Mapping[bytes, Listed], now: float, *, whole: 
         gone, missing = tuple(missing), set()
         for key in gone:
             del after[key]
-    return Changes(tuple(pages), new, changed, gone, len(missing), after, by_request)
+    return SitemapChanges(tuple(pages), new, changed, gone, len(missing), after, by_request)
 
 
 def encode(known: Known) -> bytes:

@@ -17,10 +17,10 @@ from prerender.extensions.jobs.job import (
     KEPT_SECONDS,
     OUTCOMES,
     Job,
+    JobProgress,
     PageResult,
-    Progress,
     Row,
-    Waiting,
+    WaitingPage,
     parse_job,
     parse_result,
 )
@@ -129,7 +129,7 @@ class RedisJobs:
     def _key(self, job: str) -> str:
         return f"{self._base}:{job}"
 
-    async def jobs(self) -> list[Progress]:
+    async def jobs(self) -> list[JobProgress]:
         """All jobs, the oldest first."""
         found = []
         for flat, waiting in await self._call(_LIST, self._base):
@@ -170,15 +170,15 @@ class RedisJobs:
         key = self._key(job)
         await result_of(self._redis.unlink(key, f"{key}:todo", f"{key}:pages"))
 
-    async def take(self, job: str, rate: float, seconds: float) -> Waiting | None:
+    async def take(self, job: str, rate: float, seconds: float) -> WaitingPage | None:
         """The next page of a job."""
         found = await self._call(_TAKE, self._key(job), rate, seconds)
         if not found:
             return None
         since, _, tries = found[1].decode().partition(" ")
-        return Waiting(found[0].decode(), float(since or 0), int(tries or 0))
+        return WaitingPage(found[0].decode(), float(since or 0), int(tries or 0))
 
-    async def put_back(self, job: str, page: Waiting, seconds: float) -> None:
+    async def put_back(self, job: str, page: WaitingPage, seconds: float) -> None:
         """Do a page in so many seconds."""
         text = f"{page.since} {page.tries}"
         await self._call(_PUT_BACK, self._key(job), page.path, seconds, text)
@@ -210,8 +210,8 @@ def _rows(results: Mapping[bytes, bytes], outcome: str) -> list[Row]:
     return [row for row in rows if outcome in ("", row[1].outcome if row[1] else "waiting")]
 
 
-def _progress(job: Job, fields: dict[str, str], waiting: int) -> Progress:
-    return Progress(
+def _progress(job: Job, fields: dict[str, str], waiting: int) -> JobProgress:
+    return JobProgress(
         job,
         fields["state"],  # type: ignore[arg-type]
         float(fields.get("ended", 0)),

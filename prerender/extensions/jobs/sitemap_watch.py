@@ -20,7 +20,7 @@ from prerender.errors import FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs import listed_pages
 from prerender.extensions.jobs.job import MOST_PAGES
 from prerender.extensions.jobs.jobs import READING_SECONDS, Jobs, TooManyJobs
-from prerender.extensions.jobs.listed_pages import Changes
+from prerender.extensions.jobs.listed_pages import SitemapChanges
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
@@ -56,7 +56,7 @@ class ReadSitemap:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SitemapReading:
     """The last reading, at ``time`` (Unix seconds), and when the ``next`` one is.
 
     ``pages``: how many are known. ``new``, ``changed`` and ``gone``: what had changed at
@@ -96,7 +96,7 @@ class SitemapWatch:
         self._interval = interval
         self._now = asyncio.Event()
         self.changes: Counter[str] = Counter(dict.fromkeys(CHANGES, 0))
-        self.last: Reading | None = None
+        self.last: SitemapReading | None = None
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -108,11 +108,11 @@ class SitemapWatch:
         """Read them as soon as possible."""
         self._now.set()
 
-    async def reading(self) -> Reading | None:
+    async def reading(self) -> SitemapReading | None:
         """The last reading of any replica; None if there was none. Raises StoreError."""
         note = await self._store.notes.read(_STATE)
         try:
-            self.last = read(Reading, note) if note else None
+            self.last = read(SitemapReading, note) if note else None
         except ValueError:
             self.last = None
         return self.last
@@ -142,11 +142,11 @@ class SitemapWatch:
                 return
             if last is not None and time.time() < last.next and not at_once:
                 return
-            self.last = await self._read(last or Reading(0, 0))
+            self.last = await self._read(last or SitemapReading(0, 0))
             note = json.dumps(asdict(self.last)).encode()
             await self._store.notes.set(_STATE, note, _KEPT_SECONDS)
 
-    async def _read(self, last: Reading) -> Reading:
+    async def _read(self, last: SitemapReading) -> SitemapReading:
         now = time.time()
         again = now + min(self._interval, _AGAIN_SECONDS)
         # If that is unknown, all pages would be new.
@@ -216,7 +216,7 @@ class SitemapWatch:
         text = "; ".join(str(error) for error in errors[:_MOST_ERRORS])[:_LONGEST_ERROR]
         return ReadSitemap(url, count, text)
 
-    async def _apply(self, result: Changes, found: "_Found") -> str:
+    async def _apply(self, result: SitemapChanges, found: "_Found") -> str:
         """Create a job, and drop what is gone. Returns the id of the job, or ''. Raises StoreError and
         TooManyJobs."""
         job = ""
@@ -278,7 +278,7 @@ class _Found:
                 self.not_rendered.add(target.path)
 
 
-def _notes(result: Changes, found: _Found) -> tuple[str, ...]:
+def _notes(result: SitemapChanges, found: _Found) -> tuple[str, ...]:
     notes = []
     if found.is_full:
         notes.append(f"only the first {MOST_PAGES} pages are watched")

@@ -31,10 +31,10 @@ from prerender.extensions.jobs.job import (
     OUTCOMES,
     UNFINISHED,
     Job,
+    JobProgress,
     Outcome,
     PageResult,
-    Progress,
-    Waiting,
+    WaitingPage,
 )
 from prerender.extensions.jobs.jobs import Jobs
 from prerender.extensions.refresh_ahead.spare_capacity import Background, SpareCapacity
@@ -74,7 +74,7 @@ log = structlog.get_logger(__name__)
 
 class _Render(NamedTuple):
     job: str
-    page: Waiting
+    page: WaitingPage
     task: asyncio.Task[None]
 
 
@@ -120,7 +120,7 @@ class Worker:
         # Results that the store could not take.
         self._unwritten: list[tuple[str, str, PageResult]] = []
         self.results: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-        self.unfinished: list[Progress] = []
+        self.unfinished: list[JobProgress] = []
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -205,7 +205,7 @@ class Worker:
                 return _NEXT_SECONDS if await self._start(job, page) else 0.0
         return min(_LOOK_SECONDS, *(1 / one.job.rate for one in self.unfinished if one.job.rate), 1)
 
-    def _order(self, progress: Progress) -> tuple[int, int]:
+    def _order(self, progress: JobProgress) -> tuple[int, int]:
         return _PRIORITIES.index(progress.job.priority), self._turns.get(progress.job.id, 0)
 
     async def _look(self) -> None:
@@ -232,7 +232,7 @@ class Worker:
             with suppress(StoreError):
                 await self._jobs.kept.listed(job.id, "its list could not be read: see the log")
 
-    async def _start(self, job: Job, page: Waiting) -> bool:
+    async def _start(self, job: Job, page: WaitingPage) -> bool:
         """Whether a render was started."""
         target = self._site.target(page.path)
         if not self._freshness.ordinary(target.path):
@@ -255,7 +255,7 @@ class Worker:
         return True
 
     async def _wait(
-        self, job: Job, page: Waiting, target: Target, render: asyncio.Task[SnapshotResult]
+        self, job: Job, page: WaitingPage, target: Target, render: asyncio.Task[SnapshotResult]
     ) -> None:
         try:
             await asyncio.wait([render])
@@ -284,7 +284,7 @@ class Worker:
         finally:
             del self._running[target.key]
 
-    async def _failed(self, job: Job, page: Waiting, error: BaseException) -> None:
+    async def _failed(self, job: Job, page: WaitingPage, error: BaseException) -> None:
         if isinstance(error, PoolBusy | ShuttingDown):
             await self._again(job, page, _AGAIN_SECONDS)
             return
@@ -309,11 +309,11 @@ class Worker:
             pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** min(more, 10), _LONGEST_PAUSE_SECONDS)
             self._paused_until = max(self._paused_until, time.monotonic() + pause)
 
-    async def _again(self, job: Job, page: Waiting, seconds: float) -> None:
+    async def _again(self, job: Job, page: WaitingPage, seconds: float) -> None:
         await self._jobs.kept.put_back(job.id, page, seconds)
 
     async def _finish(
-        self, job: str, page: Waiting, outcome: Outcome, status: int = 0, reason: str = ""
+        self, job: str, page: WaitingPage, outcome: Outcome, status: int = 0, reason: str = ""
     ) -> None:
         if status in _MISSING:
             outcome = "missing"

@@ -60,7 +60,7 @@ class OriginFiles:
         return found
 
 
-class Discovery:
+class MarkdownDiscovery:
     """Headers about Markdown: of snapshots, of Markdown and of forwarded pages.
 
     ``content_signal``: the owner's Content-Signal (contentsignals.org), "" for none.

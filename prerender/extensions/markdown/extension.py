@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from prerender.extension import Proxy
-from prerender.extensions.markdown.discovery import Discovery, OriginFiles
+from prerender.extensions.markdown.discovery import MarkdownDiscovery, OriginFiles
 from prerender.extensions.markdown.live_llms import LlmsFiles
 from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 
@@ -17,7 +17,9 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     if settings.markdown.enabled:
         files = OriginFiles(proxy.rendering.upstream, settings.public_url)
         signal = settings.markdown.content_signal
-        proxy.handler.discover(Discovery(files, proxy.handler.hosts, proxy.triggers, signal))
+        proxy.handler.discover(
+            MarkdownDiscovery(files, proxy.handler.hosts, proxy.triggers, signal)
+        )
         proxy.respond = llms = LlmsFiles(proxy, files, markdown)
     try:
         yield

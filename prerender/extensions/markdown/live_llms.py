@@ -16,7 +16,13 @@ from prerender.extension import Proxy
 from prerender.extensions.dashboard.list_rows import Query, Row
 from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.extensions.markdown.discovery import OriginFiles
-from prerender.extensions.markdown.llms import Page, full, listed, llms_txt, without_front_matter
+from prerender.extensions.markdown.llms import (
+    LlmsPage,
+    full,
+    listed,
+    llms_txt,
+    without_front_matter,
+)
 from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
@@ -57,7 +63,7 @@ class LlmsFiles:
         self._made: dict[str, tuple[float, Snapshot | None]] = {}
         self._making: Coalesced[Snapshot | None] = Coalesced()
         # What is said of a page, by cache key, as long as it has the same snapshot.
-        self._pages: LRUCache[str, tuple[float, Page | None]] = LRUCache(MOST_PAGES)
+        self._pages: LRUCache[str, tuple[float, LlmsPage | None]] = LRUCache(MOST_PAGES)
 
     async def __call__(self, request: Request, client: ClientStream) -> None:
         """Handle a request."""
@@ -107,14 +113,14 @@ class LlmsFiles:
         self._made[target] = (time.monotonic(), snapshot)
         return snapshot
 
-    def _index(self, pages: list[Page]) -> str:
-        def link(page: Page) -> str:
+    def _index(self, pages: list[LlmsPage]) -> str:
+        def link(page: LlmsPage) -> str:
             url = markdown_url(page.url.removeprefix(self._site.url))
             return f"{self._site.url}{url}" if url else page.url
 
         return llms_txt(pages, link)
 
-    async def _full(self, pages: dict[str, Page]) -> str:
+    async def _full(self, pages: dict[str, LlmsPage]) -> str:
         parts: list[str] = []
         size = 0
         for key, page in pages.items():
@@ -135,7 +141,7 @@ class LlmsFiles:
             parts.append(part)
         return "\n".join(parts)
 
-    async def _listed(self) -> dict[str, Page]:
+    async def _listed(self) -> dict[str, LlmsPage]:
         """The pages in the files by cache key, in their order."""
         found = await self._lists.find(Query(sort="path", status=200, limit=_MOST_ROWS))
         rows: dict[str, Row] = {}
@@ -145,7 +151,7 @@ class LlmsFiles:
         paths = await self._in_sitemap()
         if not paths:
             paths = [path for path in rows if "?" not in path]
-        pages: dict[str, Page] = {}
+        pages: dict[str, LlmsPage] = {}
         for path in paths:
             if (listed_row := rows.get(path)) and (page := await self._page(listed_row)):
                 pages[listed_row.key] = page
@@ -153,7 +159,7 @@ class LlmsFiles:
                 break
         return pages
 
-    async def _page(self, row: Row) -> Page | None:
+    async def _page(self, row: Row) -> LlmsPage | None:
         known = self._pages.get(row.key)
         if known is not None and known[0] == row.stored:
             return known[1]

@@ -16,7 +16,7 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LlmsPage:
     """A page in the files; ``text`` is Markdown."""
 
     url: str
@@ -30,7 +30,7 @@ class LlmsPages:
 
     def __init__(self, site: str) -> None:
         self.site = site
-        self.found: dict[str, Page] = {}
+        self.found: dict[str, LlmsPage] = {}
 
     def add(self, target: Target, snapshot: Snapshot, _made: float) -> None:
         """Add a page. Raises ValueError if it does not belong in the files."""
@@ -45,13 +45,13 @@ class LlmsPages:
         return False
 
 
-def listed(url: str, snapshot: Snapshot) -> Page:
+def listed(url: str, snapshot: Snapshot) -> LlmsPage:
     """A page without its text. Raises ValueError if robots say noindex."""
     reading = read(snapshot.body, url)
     headers = (value for name, value in snapshot.headers if name.lower() == "x-robots-tag")
     if reading.noindex or is_noindex(headers):
         raise ValueError("robots noindex")
-    return Page(url, _line(reading.title) or url, _line(reading.description), "")
+    return LlmsPage(url, _line(reading.title) or url, _line(reading.description), "")
 
 
 def without_front_matter(markdown: bytes) -> str:
@@ -59,7 +59,9 @@ def without_front_matter(markdown: bytes) -> str:
     return _FRONT_MATTER.sub("", markdown.decode("utf-8", "replace")).strip()
 
 
-def llms_txt(pages: Iterable[Page], link: Callable[[Page], str] = lambda page: page.url) -> str:
+def llms_txt(
+    pages: Iterable[LlmsPage], link: Callable[[LlmsPage], str] = lambda page: page.url
+) -> str:
     """A title, a summary and lists of links by folder. Title and summary are those of the home page, or
     of the first page. ``link``: the URL in the list."""
     pages = list(pages)
@@ -77,12 +79,12 @@ def llms_txt(pages: Iterable[Page], link: Callable[[Page], str] = lambda page: p
     return "\n".join(lines)
 
 
-def _sections(pages: Iterable[Page]) -> dict[str, list[Page]]:
+def _sections(pages: Iterable[LlmsPage]) -> dict[str, list[LlmsPage]]:
     """Pages by folder, named by its index page or itself. A single one is with the home page."""
-    folders: dict[str, list[Page]] = {}
+    folders: dict[str, list[LlmsPage]] = {}
     for page in pages:
         folders.setdefault(_folder(page) or "", []).append(page)
-    sections: dict[str, list[Page]] = {"Pages": []}
+    sections: dict[str, list[LlmsPage]] = {"Pages": []}
     for folder, found in folders.items():
         if not folder or len(found) == 1:
             sections["Pages"] += found
@@ -94,23 +96,23 @@ def _sections(pages: Iterable[Page]) -> dict[str, list[Page]]:
     return {name: found for name, found in sections.items() if found}
 
 
-def _path(page: Page) -> str:
+def _path(page: LlmsPage) -> str:
     """Path, query and state; that of ``#!/a`` is ``/a``."""
     return f"/{page.url.split('/', 3)[3]}".replace("/#!/", "/", 1)
 
 
-def _folder(page: Page) -> str | None:
+def _folder(page: LlmsPage) -> str | None:
     """The first part of the path; None for the home page."""
     path = _path(page)
     return None if path == "/" else path.partition("?")[0].split("/")[1]
 
 
-def llms_full_txt(pages: Iterable[Page]) -> str:
+def llms_full_txt(pages: Iterable[LlmsPage]) -> str:
     """The texts of all pages, each with its URL and a title."""
     return "\n".join(map(full, pages))
 
 
-def full(page: Page) -> str:
+def full(page: LlmsPage) -> str:
     """A page in llms-full.txt."""
     heading = "" if page.text.startswith("# ") else f"# {page.title}\n\n"
     return f"Source: {page.url}\n\n{heading}{page.text}\n"

@@ -18,8 +18,8 @@ from prerender.background import finishing
 from prerender.errors import StoreError
 from prerender.extensions.page_events.page_state import (
     Event,
-    Finding,
     PageState,
+    RenderResult,
     after_render,
     after_storing,
     decode,
@@ -51,7 +51,7 @@ _AGAIN_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
-class _Stored(NamedTuple):
+class _SnapshotChange(NamedTuple):
     """A snapshot that was stored at ``at``, in Unix seconds."""
 
     at: float
@@ -74,7 +74,7 @@ class PageEvents:
         self._kinds = kinds
         self._site = site
         self._volatile = volatile
-        self._waiting: deque[tuple[Target, Finding | _Stored]] = deque()
+        self._waiting: deque[tuple[Target, RenderResult | _SnapshotChange]] = deque()
         self._more = asyncio.Event()
         self._stopped = False
 
@@ -96,9 +96,9 @@ class PageEvents:
     def stored(self, target: Target, snapshot: Snapshot) -> None:
         """Take note of a snapshot that was stored just now."""
         if "snapshot.changed" in self._kinds:
-            self._add(target, _Stored(time.time(), snapshot))
+            self._add(target, _SnapshotChange(time.time(), snapshot))
 
-    def _add(self, target: Target, change: Finding | _Stored) -> None:
+    def _add(self, target: Target, change: RenderResult | _SnapshotChange) -> None:
         if target.is_long:
             return
         if len(self._waiting) >= _MOST_WAITING:
@@ -125,7 +125,7 @@ class PageEvents:
                     log.exception("page_event_not_sent", url=target.url)
                 self._waiting.popleft()
 
-    async def _apply(self, target: Target, change: Finding | _Stored) -> None:
+    async def _apply(self, target: Target, change: RenderResult | _SnapshotChange) -> None:
         key = f"event.{target.key}"
         async with self._store.alone(key, _LEASE_SECONDS):
             note = await self._store.notes.read(key)
@@ -149,9 +149,9 @@ class PageEvents:
                 await self._store.notes.set(key, note, KEPT_SECONDS)
 
     def _next(
-        self, target: Target, before: PageState, change: Finding | _Stored
+        self, target: Target, before: PageState, change: RenderResult | _SnapshotChange
     ) -> tuple[PageState, list[Event]]:
-        if isinstance(change, Finding):
+        if isinstance(change, RenderResult):
             return after_render(before, change)
         at, snapshot = change
         if before.etag == snapshot.etag and at - before.at < _RENEW_SECONDS:

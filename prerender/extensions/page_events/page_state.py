@@ -42,7 +42,7 @@ class PageState:
     content: Content | None = None
 
 
-class Finding(NamedTuple):
+class RenderResult(NamedTuple):
     """What a render says about a page. ``status``: of the response, 0 without one. ``error`` and
     ``reason``: "" unless there is no usable snapshot."""
 
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
     reason: str = ""
 
 
-def finding(record: RenderRecord) -> Finding | None:
+def finding(record: RenderRecord) -> RenderResult | None:
     """What a render says about its page; None if nothing."""
     outcome, at, facts = record.outcome, record.time + record.seconds, record.facts
     if outcome is RenderOutcome.CANCELLED or record.error in _OF_THE_PROXY:
@@ -60,15 +60,17 @@ def finding(record: RenderRecord) -> Finding | None:
     if outcome is RenderOutcome.NOT_A_PAGE and record.status not in _NOT_FOUND:
         if record.status < 500:
             return None  # a file, or the page is not for everyone
-        return Finding(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
+        return RenderResult(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
     if outcome.is_unusable:
         reason = in_words(record.error, record.reason)
         if facts is not None:
             reason = f"{facts.verdict}: {facts.why}"
-        return Finding(at, record.status, record.error or outcome.value, reason[:_LONGEST_TEXT])
+        return RenderResult(
+            at, record.status, record.error or outcome.value, reason[:_LONGEST_TEXT]
+        )
     if record.status >= 500:
-        return Finding(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
-    return Finding(at, record.status)
+        return RenderResult(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
+    return RenderResult(at, record.status)
 
 
 def is_late(state: PageState, at: float) -> bool:
@@ -76,7 +78,7 @@ def is_late(state: PageState, at: float) -> bool:
     return 0 < state.at - at < _LATE_SECONDS
 
 
-def after_render(state: PageState, found: Finding) -> tuple[PageState, list[Event]]:
+def after_render(state: PageState, found: RenderResult) -> tuple[PageState, list[Event]]:
     """The state after a render, and its events."""
     events: list[Event] = []
     if found.error:

@@ -16,7 +16,7 @@ from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
 from prerender.telemetry.scraped_metrics import counter
 
 
-class _Results(Collector):
+class _RefreshMetrics(Collector):
     def __init__(self, refresher: Refresher) -> None:
         self._refresher = refresher
 
@@ -47,7 +47,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         has_room=spare.has_room,
         is_crowded=spare.is_crowded,
     )
-    proxy.metrics.watch(_Results(refresher))
+    proxy.metrics.watch(_RefreshMetrics(refresher))
     proxy.remembered["popularity"] = popularity
     proxy.while_serving.append(refresher.refreshing())
     if cache.deploys:

@@ -20,7 +20,7 @@ from prerender.gateway.needed_requests import DATA
 from prerender.gateway.visit import Visit
 from prerender.http.caching import Headers
 from prerender.http.fields import members
-from prerender.snapshots.renewals import Stored
+from prerender.snapshots.renewals import StoredSnapshot
 from prerender.snapshots.snapshot import HTML, Snapshot
 from prerender.snapshots.target import Target
 from prerender.words import Word
@@ -37,7 +37,7 @@ _EPOCH = re.compile(r"(?<![0-9])1[0-9]{9}(?:[0-9]{3})?(?![0-9])")
 _DATE = re.compile(r"(?<![0-9])(20[0-9]{2})([-/.]?)([01][0-9])\2([0-3][0-9])(?![0-9])")
 
 
-class Reason(Word):
+class UnrenewableReason(Word):
     """Why a snapshot cannot be renewed without rendering."""
 
     VERDICT = "verdict", "its last render is not complete"
@@ -63,14 +63,14 @@ class Reason(Word):
 def explained(code: str) -> str:
     """A reason with its URL, in words."""
     word, _, url = code.partition(" ")
-    text = Reason.text_of(word)
+    text = UnrenewableReason.text_of(word)
     return f"{text}: {url}" if url else text
 
 
 class Ineligible(Exception):
     """The inputs do not tell whether the page has changed. The message is a code and a URL."""
 
-    def __init__(self, reason: Reason, url: str = "") -> None:
+    def __init__(self, reason: UnrenewableReason, url: str = "") -> None:
         super().__init__(f"{reason} {url[:_LONGEST_URL]}".rstrip())
 
 
@@ -82,11 +82,11 @@ class Made(NamedTuple):
     now: float
 
 
-def why_rendered(old: Stored, now: float) -> str:
+def why_rendered(old: StoredSnapshot, now: float) -> str:
     """Why a stored snapshot is not renewed without rendering: a code and a URL, or ''."""
     state = old.renewals
     if state is None or not old.snapshot.manifest:
-        return old.snapshot.unrenewable or Reason.OLDER
+        return old.snapshot.unrenewable or UnrenewableReason.OLDER
     return state.why if now < state.suspended else ""
 
 
@@ -102,11 +102,11 @@ def manifest_of(
     URL are queries. Raises Ineligible."""
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
-        raise Ineligible(Reason.VERDICT)
+        raise Ineligible(UnrenewableReason.VERDICT)
     if visit.usage.is_flooded or len(visit.requests.exchanges) > _MOST_INPUTS:
-        raise Ineligible(Reason.SIZE)
+        raise Ineligible(UnrenewableReason.SIZE)
     if _depends_on_own_cookies(document.headers):
-        raise Ineligible(Reason.COOKIES, target.url)
+        raise Ineligible(UnrenewableReason.COOKIES, target.url)
     found: dict[tuple[object, object], Input] = {}
     assets = set()
     exchanges = visit.requests.exchanges
@@ -125,7 +125,7 @@ def manifest_of(
             new = _from_the_site(new)
         known = found.setdefault(key := (new.key, new.headers), new)
         if known.fingerprint[:2] != new.fingerprint[:2]:
-            raise Ineligible(Reason.VARYING, one.url)
+            raise Ineligible(UnrenewableReason.VARYING, one.url)
         if is_asset:
             assets.add(key)
     _check_times((it for key, it in found.items() if key not in assets), target, document, now)
@@ -137,7 +137,7 @@ def manifest_of(
     )
     data = encode(manifest)
     if len(data) > _MOST_BYTES:
-        raise Ineligible(Reason.SIZE)
+        raise Ineligible(UnrenewableReason.SIZE)
     return data
 
 
@@ -155,18 +155,20 @@ def _is_repeated(one: Exchange, answered: set[tuple[str, str, str | None]]) -> b
 
 def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
     if one.endless:
-        raise Ineligible(Reason.STREAM, one.url)
+        raise Ineligible(UnrenewableReason.STREAM, one.url)
     repeats = one.method == "POST" and not one.foreign and may_repeat(one.url)
     if one.method not in _REPEATABLE and not repeats:
-        raise Ineligible(Reason.METHOD, one.url)
+        raise Ineligible(UnrenewableReason.METHOD, one.url)
     if one.blocked or (one.finished and one.status >= 500) or one.status in (408, 425, 429):
-        raise Ineligible(Reason.FAILED, one.url)
+        raise Ineligible(UnrenewableReason.FAILED, one.url)
     if one.received is None or one.sent is None:
-        raise Ineligible(Reason.FAILED if one.fault else Reason.UNANSWERED, one.url)
+        raise Ineligible(
+            UnrenewableReason.FAILED if one.fault else UnrenewableReason.UNANSWERED, one.url
+        )
     if _depends_on_own_cookies(one.received.headers):
-        raise Ineligible(Reason.COOKIES, one.url)
+        raise Ineligible(UnrenewableReason.COOKIES, one.url)
     if repeats and one.sent_body is None:
-        raise Ineligible(Reason.BODY, one.url)
+        raise Ineligible(UnrenewableReason.BODY, one.url)
     return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
 
 
@@ -196,4 +198,4 @@ def _check_times(inputs: Iterable[Input], target: Target, document: Document, no
         times = [m[0] for m in _EPOCH.finditer(sent) if abs(int(m[0][:10]) - now) < _DAY_SECONDS]
         times += [m[0] for m in _DATE.finditer(sent) if m[1] + m[3] + m[4] in days]
         if any(time not in target.url and time.encode() not in document.body for time in times):
-            raise Ineligible(Reason.TIME, one.url)
+            raise Ineligible(UnrenewableReason.TIME, one.url)

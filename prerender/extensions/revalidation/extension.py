@@ -28,7 +28,7 @@ from prerender.urls.patterns import matches
 _SHARE = 0.5
 
 
-class _Results(Collector):
+class _RevalidationMetrics(Collector):
     def __init__(self, revalidator: Revalidator | None) -> None:
         self._revalidator = revalidator
 
@@ -100,5 +100,5 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         proxy.snapshots.revalidation = revalidator
         sections = Learned(proxy.store.notes, (revalidator.sections,), "learned sections")
         proxy.while_serving.append(sections.shared())
-    proxy.metrics.watch(_Results(revalidator))
+    proxy.metrics.watch(_RevalidationMetrics(revalidator))
     yield

@@ -17,7 +17,7 @@ import xxhash
 from multidict import CIMultiDict
 
 from prerender.gateway.document import Document
-from prerender.gateway.received import Received, digest_of
+from prerender.gateway.received import ReceivedResponse, digest_of
 from prerender.http.caching import Headers
 from prerender.http.fields import members
 from prerender.snapshots.strict_json import read
@@ -124,17 +124,19 @@ class Manifest:
         return self.inputs + self.assets
 
 
-def fingerprint_of(received: Received) -> Fingerprint:
+def fingerprint_of(received: ReceivedResponse) -> Fingerprint:
     """What counts of a response."""
     return Fingerprint(received.status, received.digest, _hashes(received.headers))
 
 
 def fingerprint_of_document(document: Document) -> Fingerprint:
     """What counts of the document of a page."""
-    return fingerprint_of(Received(document.status, document.headers, digest_of(document.body)))
+    return fingerprint_of(
+        ReceivedResponse(document.status, document.headers, digest_of(document.body))
+    )
 
 
-def input_of(method: str, url: str, sent: Headers, body: str, received: Received) -> Input:
+def input_of(method: str, url: str, sent: Headers, body: str, received: ReceivedResponse) -> Input:
     """The input of a request and its response."""
     headers = received.headers
     return Input(
@@ -240,7 +242,7 @@ class _Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredManifest:
     version: int
     maker: str
     assets: str
@@ -291,7 +293,7 @@ def decode(data: bytes) -> Manifest:
     try:
         unpacked = zlib.decompressobj()
         text = unpacked.decompress(data, _MOST_BYTES)
-        stored = read(_Stored, text)
+        stored = read(_StoredManifest, text)
         if stored.version != _VERSION or not unpacked.eof:
             raise BadManifest("another version")
         inputs = tuple(_input(row, stored.lines) for row in stored.inputs)

@@ -20,7 +20,7 @@ from cachetools import LRUCache, TTLCache
 from prerender.config.settings import NetworkSettings
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
-from prerender.extensions.revalidation.eligibility import Reason, explained, why_rendered
+from prerender.extensions.revalidation.eligibility import UnrenewableReason, explained, why_rendered
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import (
     BadManifest,
@@ -41,12 +41,12 @@ from prerender.gateway.assets import AssetStore
 from prerender.gateway.document import Document
 from prerender.gateway.egress import Egress
 from prerender.gateway.page_usage import LimitReached
-from prerender.gateway.received import Digest, Received
+from prerender.gateway.received import Digest, ReceivedResponse
 from prerender.http import caching
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots import steady_clock
-from prerender.snapshots.renewals import Finding, Renewals, Stored
+from prerender.snapshots.renewals import Renewals, RevalidationResult, StoredSnapshot
 from prerender.snapshots.sameness import same_content
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.notes import Notes
@@ -130,14 +130,16 @@ class Revalidator:
         self._lists: LRUCache[str, tuple[Input, ...]] = LRUCache(_MOST_ASSET_LISTS)
         self._noted: LRUCache[str, float] = LRUCache(_MOST_ASSET_LISTS)
 
-    async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
+    async def ask(
+        self, target: Target, old: StoredSnapshot, now: float, generation: int
+    ) -> RevalidationResult:
         """Ask for the inputs of a snapshot again."""
         state = old.renewals
         if why := self._why_rendered(target.url, old, now):
-            finding = Finding("untried", why)
+            finding = RevalidationResult("untried", why)
         elif state is None or schedule.is_check_due(state, now, self.max_age):
             # The manifest of the render will show whether the inputs are the same.
-            finding = Finding("check")
+            finding = RevalidationResult("check")
         else:
             before = CURRENT.get()
             if before is not None and before.own:
@@ -153,25 +155,31 @@ class Revalidator:
         log.debug("revalidated", url=target.url, result=finding.result, reason=finding.reason)
         return finding
 
-    def why_rendered(self, url: str, old: Stored, now: float) -> str:
+    def why_rendered(self, url: str, old: StoredSnapshot, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
         code = self._why_rendered(url, old, now)
         return explained(code) if code else ""
 
-    def _why_rendered(self, url: str, old: Stored, now: float) -> str:
-        return why_rendered(old, now) or (Reason.SECTION if self.sections.is_suspended(url) else "")
+    def _why_rendered(self, url: str, old: StoredSnapshot, now: float) -> str:
+        return why_rendered(old, now) or (
+            UnrenewableReason.SECTION if self.sections.is_suspended(url) else ""
+        )
 
-    async def _found(self, target: Target, snapshot: Snapshot, generation: int) -> Finding:
+    async def _found(
+        self, target: Target, snapshot: Snapshot, generation: int
+    ) -> RevalidationResult:
         try:
             async with self._snapshots, asyncio.timeout(self._seconds):
                 manifest = await self._whole(snapshot.manifest)
                 if manifest.maker != self._maker.name:
-                    return Finding("doubt", "maker")
+                    return RevalidationResult("doubt", "maker")
                 await self._compare(target, manifest, generation)
         except _Differs as found:
-            return Finding("headers" if found.what == "headers" else "changed", str(found))
+            return RevalidationResult(
+                "headers" if found.what == "headers" else "changed", str(found)
+            )
         except NotRenderable:
-            return Finding("changed", f"status {target.url}")
+            return RevalidationResult("changed", f"status {target.url}")
         except (
             PrerenderError,
             Forbidden,
@@ -180,8 +188,8 @@ class Revalidator:
             OSError,
             TimeoutError,
         ) as error:
-            return Finding("doubt", f"error {error}"[:_LONGEST_REASON])
-        return Finding("same")
+            return RevalidationResult("doubt", f"error {error}"[:_LONGEST_REASON])
+        return RevalidationResult("same")
 
     async def _compare(self, target: Target, manifest: Manifest, generation: int) -> None:
         """Raises _Differs for the first difference."""
@@ -219,7 +227,7 @@ class Revalidator:
         stored = self._assets.find(one.url, headers)
         if stored is None or not stored.is_fresh(time.monotonic()):
             return False
-        now = fingerprint_of(Received(HTTPStatus.OK, stored.headers, stored.digest))
+        now = fingerprint_of(ReceivedResponse(HTTPStatus.OK, stored.headers, stored.digest))
         if what := difference(one.fingerprint, now):
             raise _Differs(what, one.url)
         self._share(one, generation).set_result("")
@@ -266,7 +274,9 @@ class Revalidator:
             kept = end_to_end(response.headers)
             self._egress.publish(kept, own=own)
             digest = await _digest(response, budget)
-        return difference(one.fingerprint, fingerprint_of(Received(response.status, kept, digest)))
+        return difference(
+            one.fingerprint, fingerprint_of(ReceivedResponse(response.status, kept, digest))
+        )
 
     def _renew_asset(self, one: Input, response: ClientResponse) -> None:
         """Spare the next render that needs it the same question."""
@@ -279,7 +289,12 @@ class Revalidator:
             self._assets.put(one.url, renewed)
 
     async def after_render(
-        self, target: Target, old: Stored | None, new: Snapshot, finding: Finding, now: float
+        self,
+        target: Target,
+        old: StoredSnapshot | None,
+        new: Snapshot,
+        finding: RevalidationResult,
+        now: float,
     ) -> tuple[Snapshot, Renewals]:
         """What to store of a new snapshot: its manifest, and what the finding turned out to mean."""
         state = None if old is None else old.renewals
@@ -304,7 +319,7 @@ class Revalidator:
         self,
         target: Target,
         state: Renewals,
-        finding: Finding,
+        finding: RevalidationResult,
         before: Manifest,
         after: Manifest,
         *,
@@ -317,7 +332,7 @@ class Revalidator:
             if not same:
                 return schedule.changed(state, now)
             if finding.result == "changed" or changed:
-                return schedule.futile(state, now, Reason.FUTILE)
+                return schedule.futile(state, now, UnrenewableReason.FUTILE)
             return schedule.confirmed(state, now)
         requests, others = ({one.key for one in it.inputs} for it in (before, after))
         if same and requests == others:
@@ -326,7 +341,7 @@ class Revalidator:
             return schedule.confirmed(state, now)
         self.checks["unsteady" if same else "wrong"] += 1
         self.sections.checked(target.url, confirmed=False)
-        reason = Reason.REQUESTS if requests != others else Reason.WRONG
+        reason = UnrenewableReason.REQUESTS if requests != others else UnrenewableReason.WRONG
         log.info("revalidation_suspended", url=target.url, reason=reason.text, same_content=same)
         return schedule.wrong(now, reason)
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class RedisClient:
     """What redis-py offers for all three, as ``commands``, and what differs between them."""
 
     commands: Any
@@ -60,7 +60,7 @@ async def result_of(command: Awaitable[T]) -> T:
         raise StoreError(str(error) or type(error).__name__) from error
 
 
-def connect(url: str, timeout_seconds: float) -> Client:
+def connect(url: str, timeout_seconds: float) -> RedisClient:
     """A client of what ``url`` names. Connections are made when they are needed, within the time."""
     parts = urlsplit(url)
     kind = parts.scheme.partition("+")[2]
@@ -70,10 +70,10 @@ def connect(url: str, timeout_seconds: float) -> Client:
         return _sentinel(parts, timeout_seconds)
     pool = ConnectionPool.from_url(url, **_options(timeout_seconds))
     redis = Redis.from_pool(pool)
-    return Client(redis, redis.mget, partial(_server_info, redis))
+    return RedisClient(redis, redis.mget, partial(_server_info, redis))
 
 
-def _cluster(parts: SplitResult, timeout_seconds: float) -> Client:
+def _cluster(parts: SplitResult, timeout_seconds: float) -> RedisClient:
     options = _options_of(parts, "") | _options(timeout_seconds)
     # They follow slots that move, and primaries.
     options["retry"] = Retry(NoBackoff(), _REDIRECTIONS)
@@ -86,10 +86,10 @@ def _cluster(parts: SplitResult, timeout_seconds: float) -> Client:
         require_full_coverage=False,
         **options,
     )
-    return Client(cluster, cluster.mget_nonatomic, partial(_server_infos, cluster))
+    return RedisClient(cluster, cluster.mget_nonatomic, partial(_server_infos, cluster))
 
 
-def _sentinel(parts: SplitResult, timeout_seconds: float) -> Client:
+def _sentinel(parts: SplitResult, timeout_seconds: float) -> RedisClient:
     service, _, database = parts.path.lstrip("/").partition("/")
     sentinels = servers(parts.netloc, _SENTINEL_PORT)
     # They are asked one after the other: one that does not answer must leave time for the next.
@@ -106,7 +106,7 @@ def _sentinel(parts: SplitResult, timeout_seconds: float) -> Client:
     )
     redis = manager.master_for(unquote(service))
     info = partial(_server_info, redis)
-    return Client(redis, redis.mget, info, tuple(manager.sentinels))
+    return RedisClient(redis, redis.mget, info, tuple(manager.sentinels))
 
 
 async def _server_info(redis: Redis) -> list[dict[str, Any]]:

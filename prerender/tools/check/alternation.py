@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 _CRAWLING, _LOOKING = 0, 1
 
 
-class Turns:
+class Alternation:
     """Crawling, whose times are measured, and looking, with a browser that uses all of the CPU.
 
     Work of one kind runs concurrently, but never both kinds. The kind that waits gets the next turn.

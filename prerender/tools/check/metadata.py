@@ -8,7 +8,7 @@ from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
-from prerender.tools.html import Page
+from prerender.tools.html import PageContent
 from prerender.tools.link_following import PageFetcher, canonicals
 from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
@@ -26,7 +26,7 @@ def verdict(response: Fetched) -> str:
     return detail if detail in _VERDICTS else ""
 
 
-def tags_and_links(page: Page, response: Fetched, report: Report) -> None:
+def tags_and_links(page: PageContent, response: Fetched, report: Report) -> None:
     """Check title, description, robots and links."""
     report.title = next(iter(page.titles), "")
     report.description = next(iter(page.descriptions), "")
@@ -52,7 +52,7 @@ def tags_and_links(page: Page, response: Fetched, report: Report) -> None:
         report.add("empty", "no text")
 
 
-def opt_in(page: Page, document: Page | None, report: Report) -> None:
+def opt_in(page: PageContent, document: PageContent | None, report: Report) -> None:
     """Check that the meta tag is valid and needed ("Pages without hash fragments")."""
     if "#" in report.url:
         return

@@ -8,12 +8,12 @@ from prerender.errors import FetchFailed, RenderError
 from prerender.snapshots.page_changes import Changes, changes_of
 from prerender.tools.accessibility import lost
 from prerender.tools.check import metadata
-from prerender.tools.check.alternation import Turns
+from prerender.tools.check.alternation import Alternation
 from prerender.tools.check.findings import Report
 from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.visitor_view import Unsettled, VisitorBrowser, VisitorView
 from prerender.tools.crawler import Fetched
-from prerender.tools.html import Page, read_page
+from prerender.tools.html import PageContent, read_page
 from prerender.tools.link_following import CrawledPage, PageFetcher, canonicals, led_to
 from prerender.tools.page_views import Seen
 from prerender.tools.text_comparison import Comparison, Passage, compare
@@ -36,7 +36,7 @@ _NO_SNAPSHOT = (
 
 
 @dataclass(slots=True)
-class Pages:
+class PageChecks:
     """Shared by the checks of single pages.
 
     ``allowed``: whether robots.txt allows a URL. ``readiness``: for AI agents, if it is checked.
@@ -46,10 +46,10 @@ class Pages:
     visitor: VisitorBrowser | None
     allowed: Callable[[str], bool] = lambda _: True
     readiness: Readiness | None = None
-    turns: Turns = field(default_factory=Turns)
+    turns: Alternation = field(default_factory=Alternation)
 
 
-async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
+async def check_page(url: str, pages: PageChecks) -> tuple[Report, PageContent | None]:
     """Check a pretty URL. Returns the report, and the snapshot for following its links."""
     report = Report(url)
     try:
@@ -107,13 +107,13 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
 
 
 async def _ready(
-    readiness: Readiness | None, response: Fetched, page: Page, report: Report
+    readiness: Readiness | None, response: Fetched, page: PageContent, report: Report
 ) -> None:
     if readiness is not None:
         await readiness.page(response, page, report)
 
 
-def _thin(page: Page, report: Report) -> None:
+def _thin(page: PageContent, report: Report) -> None:
     """Report that the page has little text, unless its lack is reported already."""
     text = " ".join(" ".join(page.texts).split())
     made_by_script = report.kind == "snapshot" or page.scripts > 0
@@ -146,7 +146,7 @@ def _redirect(crawled: CrawledPage, report: Report) -> None:
         report.add("redirect", f"status {response.status} to {location}: link to that directly")
 
 
-async def _explained(url: str, pages: Pages, report: Report) -> None:
+async def _explained(url: str, pages: PageChecks, report: Report) -> None:
     """Report what a visitor's browser shows about a page of which the proxy had no usable render."""
     if pages.visitor is None:
         return
@@ -180,9 +180,9 @@ def _refused(view: VisitorView, report: Report) -> None:
 
 async def _compared(
     url: str,
-    page: Page,
-    document: Page | None,
-    pages: Pages,
+    page: PageContent,
+    document: PageContent | None,
+    pages: PageChecks,
     report: Report,
     *,
     changes: Changes,
@@ -236,7 +236,7 @@ def _changed(seen: Seen, changes: Changes, report: Report) -> None:
         report.add("changed", f"[snapshot] add gives crawlers: {html}")
 
 
-def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
+def _links_of_people(seen: Seen, page: PageContent, report: Report) -> None:
     """Check the links of the live page, which the prerender server may have fixed in the snapshot."""
     known = metadata.ugly((*page.ugly, *page.canonicals), report.url)
     for link in sorted(metadata.ugly(seen.links, report.url) - known):
@@ -246,7 +246,7 @@ def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
 
 
 async def _listened(
-    url: str, response: Fetched, view: VisitorView, pages: Pages, report: Report
+    url: str, response: Fetched, view: VisitorView, pages: PageChecks, report: Report
 ) -> None:
     """Compare what a screen reader announces in the snapshot and on the page (the scheme's FAQ)."""
     if pages.visitor is None or any(finding.code == "incomplete" for finding in report.findings):
@@ -264,7 +264,7 @@ async def _listened(
         report.add("accessibility", f"screen readers miss: {shown}{more}")
 
 
-def _needless(document: Page | None, view: VisitorView, report: Report) -> None:
+def _needless(document: PageContent | None, view: VisitorView, report: Report) -> None:
     """Check whether an opted-in page is complete without its scripts."""
     if document is None or not (document.opted_in and document.scripts) or "#" in report.url:
         return
@@ -274,13 +274,13 @@ def _needless(document: Page | None, view: VisitorView, report: Report) -> None:
         report.add("opt-in-needless", metadata.NEEDLESS)
 
 
-def _likeness(page: Page, document: Page | None) -> float:
+def _likeness(page: PageContent, document: PageContent | None) -> float:
     """The similarity of a snapshot and the page before its scripts have run."""
     return compare(page.texts, document.texts if document else ()).similarity
 
 
 async def _viewed(
-    visitor: VisitorBrowser, url: str, page: Page, changes: Changes
+    visitor: VisitorBrowser, url: str, page: PageContent, changes: Changes
 ) -> tuple[VisitorView, Comparison | None]:
     """What a visitor sees, and the comparison with what the crawler got.
 
@@ -299,7 +299,7 @@ async def _viewed(
     return view, comparison
 
 
-def _seen_by(view: VisitorView, page: Page) -> Comparison | None:
+def _seen_by(view: VisitorView, page: PageContent) -> Comparison | None:
     if view.seen is None:
         return None
     shown = [text for text, is_shown in view.seen.texts if is_shown]
@@ -307,7 +307,7 @@ def _seen_by(view: VisitorView, page: Page) -> Comparison | None:
     return compare(page.texts, shown, hidden)
 
 
-def _passages(comparison: Comparison, view: VisitorView, page: Page, report: Report) -> None:
+def _passages(comparison: Comparison, view: VisitorView, page: PageContent, report: Report) -> None:
     assert view.seen is not None
     few = 0
     for code, passages, whom in (

@@ -19,8 +19,8 @@ from prerender.errors import FetchFailed
 from prerender.snapshots.tokens import tokens_of
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.structured_data import problems_of
-from prerender.tools.crawler import Crawler, Fetched
-from prerender.tools.html import Page
+from prerender.tools.crawler import CrawlerClient, Fetched
+from prerender.tools.html import PageContent
 from prerender.tools.page_metadata import read
 from prerender.urls.markdown_urls import markdown_url
 
@@ -56,7 +56,7 @@ class Part:
 class Readiness:
     """Collects what pages and the site have. ``site``: scheme and host."""
 
-    def __init__(self, site: str, crawler: Crawler) -> None:
+    def __init__(self, site: str, crawler: CrawlerClient) -> None:
         self._site = site
         self._crawler = crawler
         self._pages = 0
@@ -64,7 +64,7 @@ class Readiness:
         self._shares: dict[str, float] = {}
         self._signal = False
 
-    async def page(self, response: Fetched, page: Page, report: Report) -> None:
+    async def page(self, response: Fetched, page: PageContent, report: Report) -> None:
         """Check a page with status 200, and add findings to its report, which is complete otherwise."""
         self._pages += 1
         self._good["content"] += report.worst != "error"

@@ -10,11 +10,11 @@ from http import HTTPStatus
 from prerender.errors import FetchFailed
 from prerender.snapshots.sameness import section_pattern
 from prerender.tools.check.findings import Finding, Report
-from prerender.tools.check.page import Pages, check_page
+from prerender.tools.check.page import PageChecks, check_page
 from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.visitor_view import VisitorBrowser
 from prerender.tools.concurrency import work_through
-from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.crawler import USER_AGENT, CrawlerClient
 from prerender.tools.html import read_page
 from prerender.tools.link_following import Frontier, PageFetcher, read_robots
 from prerender.urls.addresses import after_host, is_ugly
@@ -39,7 +39,7 @@ class SiteCheck:
     def __init__(
         self,
         site: str,
-        crawler: Crawler,
+        crawler: CrawlerClient,
         visitor: VisitorBrowser | None,
         *,
         follow: bool,
@@ -56,7 +56,7 @@ class SiteCheck:
         self._concurrency = concurrency
         self._user_agent = user_agent
         self._on_report = on_report
-        self._pages = Pages(PageFetcher(crawler), visitor, readiness=readiness)
+        self._pages = PageChecks(PageFetcher(crawler), visitor, readiness=readiness)
         self._frontier = Frontier(site, most, found)
         self.result = Result()
 

@@ -24,7 +24,7 @@ from prerender.tools.check.junit import junit
 from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.site import Result, SiteCheck
 from prerender.tools.check.visitor_view import VisitorBrowser
-from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.crawler import USER_AGENT, CrawlerClient
 from prerender.tools.url_sources import Sources
 
 
@@ -104,7 +104,7 @@ async def _check(
         progress = stack.enter_context(terminal.progress("page"))
         own = common.site_headers(options.config)
         crawler = await stack.enter_async_context(
-            Crawler.open(via, options.user_agent, site_headers=own)
+            CrawlerClient.open(via, options.user_agent, site_headers=own)
         )
         sources = Sources(crawler.stream, progress)
         urls = [options.url]

@@ -15,7 +15,7 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.errors import SitemapError
 from prerender.tools import sitemap_writing
-from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.crawler import USER_AGENT, CrawlerClient
 from prerender.tools.link_following import SiteCrawl
 from prerender.tools.sitemap_parsing import MOST_URLS, Listed
 
@@ -79,7 +79,7 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
         progress = stack.enter_context(terminal.progress("page"))
         own = common.site_headers(options.config)
         crawler = await stack.enter_async_context(
-            Crawler.open(via, options.user_agent, site_headers=own)
+            CrawlerClient.open(via, options.user_agent, site_headers=own)
         )
         crawl = SiteCrawl(
             site,

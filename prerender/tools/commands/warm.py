@@ -19,7 +19,7 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
 from prerender.errors import ConfigError, JournalError, ServerGone, SitemapError
-from prerender.tools.crawler import Crawler
+from prerender.tools.crawler import CrawlerClient
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.jobs import WarmingByJobs
 from prerender.tools.warming.journal import Journal, PageToWarm
@@ -147,7 +147,9 @@ async def _requests(
     timeout = settings.render.timeout + 10 if settings is not None else 60.0
     own = common.site_headers(options.config)
     via = URL(options.via) if options.via else None
-    crawler = await stack.enter_async_context(Crawler.open(via, timeout=timeout, site_headers=own))
+    crawler = await stack.enter_async_context(
+        CrawlerClient.open(via, timeout=timeout, site_headers=own)
+    )
     return Requests(crawler, options.concurrency, options.rate, direct=via is None)
 
 

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from prerender.errors import FetchFailed, ServerGone, Unreachable
 from prerender.http.retry_after import seconds_of
 from prerender.tools.concurrency import Pace
-from prerender.tools.crawler import Crawler, Fetched, Streamed
+from prerender.tools.crawler import CrawlerClient, Fetched, Streamed
 
 # Of a page; being sent to a server that is not there does not count.
 _ATTEMPTS = 4
@@ -34,7 +34,7 @@ class Requests:
     """
 
     def __init__(
-        self, crawler: Crawler, concurrency: int, rate: float = 0.0, *, direct: bool = False
+        self, crawler: CrawlerClient, concurrency: int, rate: float = 0.0, *, direct: bool = False
     ) -> None:
         self._crawler = crawler
         self._concurrency = concurrency

@@ -17,7 +17,7 @@ from aiohttp import web
 from prerender.config.settings import CdnSettings
 from prerender.errors import ConfigError
 from prerender.extensions.cdn import doctor, providers, purge_forwarding
-from prerender.extensions.cdn.providers import Client
+from prerender.extensions.cdn.providers import CdnClient
 from prerender.extensions.cdn.purge_forwarding import PurgeForwarding
 from prerender.extensions.cdn.tags import Tags
 from prerender.outbox import Outbox
@@ -133,7 +133,7 @@ async def replica(
             async with outbox.sending(), forwarding.forwarding():
                 yield forwarding
         else:
-            async with Client.open(settings) as client:
+            async with CdnClient.open(settings) as client:
                 forwarding = PurgeForwarding(store, Tags(HOST), client, outbox=outbox, site=SITE)
                 async with forwarding.forwarding():
                     await until(lambda: forwarding._state)
@@ -442,7 +442,7 @@ async def test_a_replica_that_cannot_read_what_is_waiting_changes_nothing(
             await until(lambda: forwarding.results["failed"])
         await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
         store = await open_store(settings_for("http://127.0.0.1:1", {"cache": {"url": redis.url}}))
-        async with Client.open(cdn(double)) as client:
+        async with CdnClient.open(cdn(double)) as client:
             forwarding = PurgeForwarding(store, Tags(HOST), client, outbox=None, site=SITE)
             await forwarding.look()
             assert forwarding.waiting == 0
@@ -491,7 +491,7 @@ async def test_the_token_comes_from_a_file_and_is_in_no_log(
     assert TOKEN not in repr(cdn(double))
     file.write_text("short")
     with pytest.raises(ConfigError, match=r"\[cdn\] token_file: .*at least 16"):
-        async with Client.open(settings):
+        async with CdnClient.open(settings):
             pass
 
 

@@ -12,7 +12,7 @@ from prerender.extensions.dashboard.crawlers import (
     MOST_AGENTS,
     OTHER_AGENTS,
     OTHERS,
-    Crawlers,
+    CrawlerStatistics,
     Tally,
 )
 from prerender.proxy.decision import Reason, decide
@@ -63,7 +63,7 @@ class Clock:
 def test_what_each_crawler_got() -> None:
     requests: Channel[RequestRecord] = Channel()
     agents = UserAgents([*built_in().crawlers, Crawler("ExampleBot", "social")])
-    crawlers = Crawlers(CrawlerRequests(requests), agents)
+    crawlers = CrawlerStatistics(CrawlerRequests(requests), agents)
     for changed in (
         {},
         {"status": 404},
@@ -105,7 +105,7 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
 def test_the_last_hour() -> None:
     clock = Clock()
     requests: Channel[RequestRecord] = Channel()
-    crawlers = Crawlers(CrawlerRequests(requests), clock=clock)
+    crawlers = CrawlerStatistics(CrawlerRequests(requests), clock=clock)
     requests(replace(RECORD, time=clock.now))
     clock.now += 1800
     requests(replace(RECORD, time=clock.now))
@@ -130,7 +130,7 @@ def test_quantiles_are_right_to_a_tenth(share: float) -> None:
 def test_what_is_kept_is_bounded() -> None:
     clock = Clock()
     requests: Channel[RequestRecord] = Channel()
-    crawlers = Crawlers(CrawlerRequests(requests), clock=clock)
+    crawlers = CrawlerStatistics(CrawlerRequests(requests), clock=clock)
     for number in range(3000):
         clock.now += 0.1
         requests(
@@ -145,7 +145,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_signed_agents_have_the_name_of_their_keys() -> None:
     requests: Channel[RequestRecord] = Channel()
-    crawlers = Crawlers(CrawlerRequests(requests))
+    crawlers = CrawlerStatistics(CrawlerRequests(requests))
     signed = replace(
         RECORD, user_agent="Mozilla/5.0 Chrome/142.0", crawler="signed", kind="forward"
     )

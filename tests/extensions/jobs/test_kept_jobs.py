@@ -14,10 +14,10 @@ from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.job import (
     KEPT_SECONDS,
     Job,
+    JobProgress,
     JobStore,
     PageResult,
-    Progress,
-    Waiting,
+    WaitingPage,
 )
 from prerender.extensions.jobs.redis import RedisJobs
 from tests.support.redis_server import RedisServer, redis_server
@@ -41,7 +41,7 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         await redis.kill()
 
 
-async def only(kept: JobStore) -> Progress:
+async def only(kept: JobStore) -> JobProgress:
     (found,) = await kept.jobs()
     return found
 
@@ -55,13 +55,13 @@ async def test_a_job_from_its_list_to_its_end(kept: JobStore) -> None:
     await kept.add(JOB)
     invalid = PageResult("invalid", 1.0, 0, "no URL")
     assert await kept.add_pages("1", [("/b", 5.5), ("/a", 0.0), ("/b", 0.0), ("x", invalid)]) == 3
-    assert await kept.take("1", 0, LONG) == Waiting("/b", 5.5)
+    assert await kept.take("1", 0, LONG) == WaitingPage("/b", 5.5)
     await kept.listed("1", "a note")
-    assert await kept.take("1", 0, LONG) == Waiting("/a", 0.0)
+    assert await kept.take("1", 0, LONG) == WaitingPage("/a", 0.0)
     assert await kept.take("1", 0, LONG) is None
     await kept.finish("1", "/b", done())
     await kept.finish("1", "/b", done("failed"))
-    assert await only(kept) == Progress(
+    assert await only(kept) == JobProgress(
         JOB, "running", 0.0, "a note", 1, 1, {"rendered": 1, "invalid": 1}
     )
     before = time.time()
@@ -84,10 +84,10 @@ async def test_a_job_from_its_list_to_its_end(kept: JobStore) -> None:
 async def test_a_page_of_a_replica_that_died_is_taken_again(kept: JobStore) -> None:
     await kept.add(JOB)
     await kept.add_pages("1", [("/a", 0.0)])
-    assert await kept.take("1", 0, -1) == Waiting("/a", 0.0)  # its time is over at once
-    assert await kept.take("1", 0, LONG) == Waiting("/a", 0.0)
+    assert await kept.take("1", 0, -1) == WaitingPage("/a", 0.0)  # its time is over at once
+    assert await kept.take("1", 0, LONG) == WaitingPage("/a", 0.0)
     assert await kept.take("1", 0, LONG) is None
-    await kept.put_back("1", Waiting("/a", 7.0, 1), 0)
+    await kept.put_back("1", WaitingPage("/a", 7.0, 1), 0)
     taken = await kept.take("1", 0, LONG)
     assert taken is not None
     assert taken.tries == 1
@@ -142,7 +142,7 @@ async def test_what_a_process_had_taken_when_it_was_killed(tmp_path: Path) -> No
     assert await before.take("1", 0, LONG)
     after = FileJobs(file)
     assert (await only(after)).waiting == 1
-    assert await after.take("1", 0, LONG) == Waiting("/a", 0.0)
+    assert await after.take("1", 0, LONG) == WaitingPage("/a", 0.0)
 
 
 async def test_a_job_of_another_release_is_passed_over(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from prerender.extensions.jobs.listed_pages import Changes, changes, decode, encode
+from prerender.extensions.jobs.listed_pages import SitemapChanges, changes, decode, encode
 from prerender.tools.sitemap_parsing import Listed
 
 NOW = 2_000_000_000.0
@@ -18,12 +18,12 @@ def key(name: str) -> bytes:
 
 def compared(
     known: Mapping[str, float], listed: Mapping[str, float | None], *, whole: bool = True
-) -> Changes:
+) -> SitemapChanges:
     pages = {key(name): Listed(f"/{name}", lastmod) for name, lastmod in listed.items()}
     return changes({key(name): at for name, at in known.items()}, pages, NOW, whole=whole)
 
 
-def rendered(found: Changes) -> dict[str, float | None]:
+def rendered(found: SitemapChanges) -> dict[str, float | None]:
     return {page.url: page.lastmod for page in found.pages}
 
 

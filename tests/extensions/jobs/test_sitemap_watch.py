@@ -10,7 +10,7 @@ from protego import Protego
 
 from prerender.errors import ConfigError, FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs.file import FileJobs
-from prerender.extensions.jobs.sitemap_watch import Reading, SitemapWatch
+from prerender.extensions.jobs.sitemap_watch import SitemapReading, SitemapWatch
 from prerender.tools.sitemap_parsing import Listed
 from tests.conftest import StartOrigin, StartProxy
 from tests.extensions.dashboard.test_api import Api
@@ -60,7 +60,7 @@ def watch_of(replica: Replica, sitemaps: Sitemaps, urls: tuple[str, ...] = ()) -
     return SitemapWatch(replica.jobs, replica.jobs._store, sitemaps, urls, 3600.0)  # type: ignore[arg-type]
 
 
-async def looked(watch: SitemapWatch) -> Reading:
+async def looked(watch: SitemapWatch) -> SitemapReading:
     await watch.look(at_once=True)
     found = await watch.reading()
     assert found is not None

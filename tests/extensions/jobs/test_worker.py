@@ -15,7 +15,7 @@ from prerender.errors import NotRenderable, OriginError
 from prerender.extensions.jobs import jobs as jobs_module
 from prerender.extensions.jobs import worker as worker_module
 from prerender.extensions.jobs.file import FileJobs
-from prerender.extensions.jobs.job import JobStore, Progress, Waiting
+from prerender.extensions.jobs.job import JobProgress, JobStore, WaitingPage
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs, since
 from prerender.extensions.jobs.redis import RedisJobs
 from prerender.extensions.jobs.worker import Worker
@@ -91,7 +91,7 @@ class Replica:
             retry_seconds=retry_seconds,
         )
 
-    async def done(self, job: str) -> Progress:
+    async def done(self, job: str) -> JobProgress:
         """A job when it is done."""
         async with asyncio.timeout(SECONDS):
             while True:
@@ -192,7 +192,7 @@ async def test_a_page_that_gives_way_is_not_started_before_it_is_put_back(
     slow, put_back = asyncio.Event(), replica.jobs.kept.put_back
     late: list[str] = []
 
-    async def put_back_late(job: str, page: Waiting, seconds: float) -> None:
+    async def put_back_late(job: str, page: WaitingPage, seconds: float) -> None:
         late.append(job)
         await slow.wait()
         await put_back(job, page, seconds)

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from prerender.extensions.markdown import live_llms
-from prerender.extensions.markdown.llms import Page, llms_txt
+from prerender.extensions.markdown.llms import LlmsPage, llms_txt
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 SITE = "https://www.example.com"
@@ -118,7 +118,7 @@ async def test_no_pages_no_file(start_origin: StartOrigin, start_proxy: StartPro
 def test_sections() -> None:
     paths = ("/about", "/docs/a-b", "/docs/c", "/blog/one", "/#!/x/1", "/#!/x/2", "/how%20to/a",
              "/how%20to/b")  # fmt: skip
-    text = llms_txt(Page(f"{SITE}{path}", path, "", "") for path in paths)
+    text = llms_txt(LlmsPage(f"{SITE}{path}", path, "", "") for path in paths)
     lines = [line.removeprefix("- ").partition("(")[0] for line in text.splitlines() if line]
     assert lines == [
         "# /about", "## Pages", "[/about]", "[/blog/one]", "## Docs", "[/docs/a-b]", "[/docs/c]",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from prerender.extensions.markdown.llms import Page, llms_full_txt, llms_txt
+from prerender.extensions.markdown.llms import LlmsPage, llms_full_txt, llms_txt
 from tests.conftest import StartOrigin, pages
 from tests.support.programs import run
 
@@ -49,6 +49,6 @@ async def test_the_files_of_a_site(start_origin: StartOrigin, tmp_path: Path) ->
 
 
 def test_pages_without_a_description() -> None:
-    page = Page("https://www.example.com/a", "A", "", "text")
+    page = LlmsPage("https://www.example.com/a", "A", "", "text")
     assert llms_txt([page]) == "# A\n\n## Pages\n\n- [A](https://www.example.com/a)\n"
     assert llms_full_txt([page]) == "Source: https://www.example.com/a\n\n# A\n\ntext\n"

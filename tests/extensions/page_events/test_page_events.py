@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from prerender.extensions.page_events.page_events import PageEvents
-from prerender.extensions.page_events.page_state import KINDS, Finding
+from prerender.extensions.page_events.page_state import KINDS, RenderResult
 from prerender.outbox import Outbox
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.stores.from_settings import open_store
@@ -119,7 +119,7 @@ async def test_two_replicas_and_a_restart_report_once_and_in_order(
         async with replica(redis.url, receiver.url) as one, replica(redis.url, receiver.url) as two:
             for at in (1.0, 2.0):
                 for events in (one, two):
-                    events._add(page, Finding(at, 0, "render_timeout"))
+                    events._add(page, RenderResult(at, 0, "render_timeout"))
                     await finished(events)
             for number in range(5):
                 one.stored(page, snapshot(f"version {number}"))
@@ -128,7 +128,7 @@ async def test_two_replicas_and_a_restart_report_once_and_in_order(
             await finished(two)
         async with replica(redis.url, receiver.url) as again:
             again.stored(page, snapshot("version 5"))
-            again._add(page, Finding(3.0, 0, "render_timeout"))
+            again._add(page, RenderResult(3.0, 0, "render_timeout"))
             found = [await event(receiver) for _ in range(6)]
     assert [kind for kind, _ in found] == ["page.failed", *["snapshot.changed"] * 5]
     added = [data["changes"]["text"]["added"] for kind, data in found[1:]]
@@ -139,7 +139,7 @@ async def test_two_replicas_and_a_restart_report_once_and_in_order(
 async def test_more_than_can_be_read_is_counted(receiver: Receiver, tmp_path: Path) -> None:
     async with replica(f"file://{tmp_path}", receiver.url) as events:
         for number in range(1000):
-            events._add(target(str(number)), Finding(1.0, 200))
+            events._add(target(str(number)), RenderResult(1.0, 200))
         assert events._outbox.results["dropped"] == 1000 - 256
         await finished(events)
 
@@ -158,7 +158,7 @@ async def test_what_has_no_room_is_sent_when_it_happens_again(
 
         receiver.responses += [wait] * 4
         for number in range(10):
-            events._add(target(str(number)), Finding(1.0, 0, "render_timeout"))
+            events._add(target(str(number)), RenderResult(1.0, 0, "render_timeout"))
         await finished(events)
         dropped = events._outbox.results["dropped"]
         assert 0 < dropped < 10
@@ -168,8 +168,8 @@ async def test_what_has_no_room_is_sent_when_it_happens_again(
         async with asyncio.timeout(SECONDS):
             while events._outbox.waiting_bytes:
                 await asyncio.sleep(0.01)
-        events._add(target("0"), Finding(2.0, 0, "render_timeout"))
-        events._add(target("9"), Finding(2.0, 0, "render_timeout"))
+        events._add(target("0"), RenderResult(2.0, 0, "render_timeout"))
+        events._add(target("9"), RenderResult(2.0, 0, "render_timeout"))
         assert (await event(receiver))[1]["url"].endswith("#!9")
     assert receiver.messages.empty()
 
@@ -179,12 +179,12 @@ async def test_nothing_is_sent_about_pages_of_which_nothing_can_be_known(
 ) -> None:
     async with redis_server(tmp_path) as redis, replica(redis.url, receiver.url) as events:
         page = target("/a")
-        events._add(page, Finding(1.0, 0, "render_timeout"))
+        events._add(page, RenderResult(1.0, 0, "render_timeout"))
         assert (await event(receiver))[0] == "page.failed"
         await finished(events)
         await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
-        events._add(page, Finding(2.0, 0, "render_timeout"))
-        events._add(page, Finding(3.0, 200))
+        events._add(page, RenderResult(2.0, 0, "render_timeout"))
+        events._add(page, RenderResult(3.0, 200))
         async with asyncio.timeout(SECONDS):
             while not events._store.state().faults["note"]:
                 await asyncio.sleep(0.01)

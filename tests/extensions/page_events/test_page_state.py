@@ -4,8 +4,8 @@ import pytest
 
 from prerender.errors import ErrorCode
 from prerender.extensions.page_events.page_state import (
-    Finding,
     PageState,
+    RenderResult,
     after_render,
     after_storing,
     decode,
@@ -25,7 +25,7 @@ GOOD, GONE, FAILED = (200, ""), (404, ""), (0, "render_timeout")
 def kinds(*renders: tuple[int, str]) -> list[str]:
     state, found = PageState(), []
     for number, (status, error) in enumerate(renders, 1):
-        state, events = after_render(state, Finding(float(number), status, error))
+        state, events = after_render(state, RenderResult(float(number), status, error))
         assert decode(encode(state)) == state
         found += [f"{number} {kind}" for kind, _ in events]
     return found

@@ -14,7 +14,7 @@ from prerender.gateway.assets import AssetStore
 from prerender.rendering.from_settings import rendering
 from prerender.rendering.renderer import Renderer
 from prerender.snapshots import steady_clock
-from prerender.snapshots.renewals import Finding, Renewals
+from prerender.snapshots.renewals import Renewals, RevalidationResult
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
@@ -51,16 +51,16 @@ class Asker:
         target = Target.of(self.public, PrettyURL(page, ""))
         new = (await self.renderer.snapshot(target)).snapshot
         state = Renewals(steady_clock.now(), confirmed=TRUSTED)
-        untried = Finding("untried")
+        untried = RevalidationResult("untried")
         stored, _ = await self.revalidator.after_render(target, None, new, untried, state.rendered)
         return Kept(target, stored, state)
 
-    async def ask(self, kept: Kept) -> Finding:
+    async def ask(self, kept: Kept) -> RevalidationResult:
         """Ask for the inputs of a page, without what was learned for other pages."""
         self.generation += 1
         return await self.ask_soon(kept)
 
-    async def ask_soon(self, kept: Kept) -> Finding:
+    async def ask_soon(self, kept: Kept) -> RevalidationResult:
         """Ask for the inputs of a page that no other page had just now."""
         now = steady_clock.now()
         return await self.revalidator.ask(kept.target, kept, now, self.generation)
@@ -69,7 +69,7 @@ class Asker:
         """Empty the asset cache: what is fresh there is not asked for."""
         self.assets.clear()
 
-    async def check(self, kept: Kept, finding: Finding) -> Kept:
+    async def check(self, kept: Kept, finding: RevalidationResult) -> Kept:
         """Render again after a finding."""
         new = (await self.renderer.snapshot(kept.target)).snapshot
         after = self.revalidator.after_render(kept.target, kept, new, finding, steady_clock.now())

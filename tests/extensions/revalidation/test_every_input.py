@@ -3,9 +3,9 @@
 import pytest
 
 from prerender.extensions.revalidation import revalidator
-from prerender.extensions.revalidation.eligibility import Reason
+from prerender.extensions.revalidation.eligibility import UnrenewableReason
 from prerender.extensions.revalidation.manifest import Fingerprint, Input, decode
-from prerender.snapshots.renewals import Finding
+from prerender.snapshots.renewals import RevalidationResult
 from tests.extensions.revalidation.asking import TRUSTED, asking
 from tests.extensions.revalidation.site import INPUTS, Site
 
@@ -86,12 +86,12 @@ async def test_a_check_of_a_page_that_has_changed_says_nothing_about_renewals() 
     async with asking(site.application()) as asker:
         kept = await asker.render("/page")
         site.versions["plain"] += 1
-        kept = await asker.check(kept, Finding("check"))
+        kept = await asker.check(kept, RevalidationResult("check"))
         assert kept.renewals is not None
         assert (kept.renewals.confirmed, kept.renewals.why) == (TRUSTED, "")
         # Another style sheet, with which the page looks the same to a crawler.
         site.versions["comment"] += 1
-        kept = await asker.check(kept, Finding("check"))
+        kept = await asker.check(kept, RevalidationResult("check"))
         assert kept.renewals is not None
         assert (kept.renewals.confirmed, kept.renewals.futile) == (TRUSTED, 1)
         assert sum(asker.revalidator.checks.values()) == 0
@@ -101,13 +101,13 @@ async def test_what_no_request_shows_is_found_by_checks() -> None:
     site = Site()
     async with asking(site.application()) as asker:
         for page, reason in (
-            ("/by-chance", Reason.WRONG),
-            ("/by-chance?requests", Reason.REQUESTS),
+            ("/by-chance", UnrenewableReason.WRONG),
+            ("/by-chance?requests", UnrenewableReason.REQUESTS),
         ):
             kept = await asker.render(page)
             found = await asker.ask(kept)
             assert found.result == "same"
-            kept = await asker.check(kept, Finding("check"))
+            kept = await asker.check(kept, RevalidationResult("check"))
             assert kept.renewals is not None
             assert kept.renewals.why == reason
             again = await asker.ask(kept)

@@ -163,7 +163,7 @@ SAMPLE = Entry(
 HISTORY = history.History(
     SAMPLE.key,
     SAMPLE.path,
-    history.Render(2.0, 0.5, facts=SAMPLE.snapshot.facts),
+    history.RenderSummary(2.0, 0.5, facts=SAMPLE.snapshot.facts),
     (history.Version(1.0, 200, '"e"', 16, "Ä", "text"),),
 )
 

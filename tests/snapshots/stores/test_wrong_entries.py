@@ -187,7 +187,7 @@ def test_any_row_is_right_or_left_out(place: int, by: Any) -> None:
 @given(st.integers(0, 10**9), VALUES)
 def test_any_history_is_right_or_a_bad_one(place: int, by: Any) -> None:
     version = history.Version(1.0, 200, '"x"', 10, "title", "text")
-    render = history.Render(1.0, 2.0, facts=Facts(errors=("x",)))
+    render = history.RenderSummary(1.0, 2.0, facts=Facts(errors=("x",)))
     whole = history.encode(history.History(PAGE.key, PAGE.path, render, (version,)))
     told = mutated(json.loads(zlib.decompress(whole[12:])), place, by)
     try:

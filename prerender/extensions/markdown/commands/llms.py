@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failures or not written else 0
 
 
-async def _collected(options: argparse.Namespace) -> tuple[list[llms.Page], list[Failure]]:
+async def _collected(options: argparse.Namespace) -> tuple[list[llms.LlmsPage], list[Failure]]:
     """The pages in the order of the sources, and what is left out."""
     async with AsyncExitStack() as stack:
         site, settings, urls, progress = await read_listing(options, stack)
