@@ -18,10 +18,10 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from prerender.extensions.dashboard.list_rows import Query
-from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache

@@ -3,6 +3,8 @@
 They are checked with these models, and openapi.py describes the API by them.
 """
 
+import base64
+import json
 from ipaddress import ip_address
 from typing import Annotated, Any, TypeVar, get_origin
 
@@ -22,6 +24,8 @@ from prerender.config.validation import in_words
 _LONGEST_SHOWN = 200
 
 P = TypeVar("P", bound=BaseModel)
+# In a sorted list: the value that it is sorted by, and the key.
+Place = tuple[float | str, str]
 
 
 def query_of(request: web.Request, model: type[P]) -> P:
@@ -133,3 +137,24 @@ class PurgeBody(Body):
     """Served as stale until there is a new one."""
     count: bool = False
     """Also count the snapshots, which reads the list of all in the store."""
+
+
+def cursor_of(place: Place | None) -> str | None:
+    """The cursor of the next page of a list; None at the end."""
+    if place is None:
+        return None
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str) -> Place | None:
+    """Decode a cursor. Raises ValueError."""
+    if not cursor:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        value, key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("cursor: invalid for this list") from None
+    if not isinstance(key, str) or not isinstance(value, str | int | float):
+        raise ValueError("cursor: invalid for this list")
+    return value, key

@@ -9,10 +9,12 @@ import argparse
 import ast
 import sys
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 
 from prerender import __version__, plugins
 from prerender.cli import terminal
@@ -81,7 +83,22 @@ def help_of(module: str) -> tuple[str, str]:
 
 def whole_parser() -> argparse.ArgumentParser:
     """A parser with the arguments of all commands, for completion."""
-    return _parser(commands())
+    usable = []
+    for name, module in commands().items():
+        with suppress(PrerenderError):
+            _imported(name, module)
+            usable.append(name)
+    return _parser(usable)
+
+
+def _imported(command: str, module: str) -> ModuleType:
+    """The module of a command. Raises PrerenderError if it needs an extension that is not installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("prerender."):
+            raise
+        raise PrerenderError(f"{command} needs {error.name}, which is not installed") from error
 
 
 def _parser(wanted: Container[str]) -> argparse.ArgumentParser:
@@ -102,5 +119,5 @@ def _parser(wanted: Container[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in wanted:
-            import_module(module).add(command)
+            _imported(name, module).add(command)
     return parser

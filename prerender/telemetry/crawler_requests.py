@@ -15,6 +15,8 @@ from prerender.telemetry.records import Channel, Kind, RequestRecord, Source
 from prerender.words import Word
 
 _BATCH = 128
+# The name of unknown clients that requested ugly URLs.
+OTHERS = "others"
 
 
 class Alike(NamedTuple):

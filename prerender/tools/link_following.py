@@ -11,11 +11,11 @@ from protego import Protego
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
 from prerender.http.robots_tags import is_noindex
+from prerender.sitemaps.parsing import Listed
 from prerender.snapshots.sameness import needs_no_render
 from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, CrawlerClient, Fetched
 from prerender.tools.html import PageContent, read_page
-from prerender.tools.sitemap_parsing import Listed
 from prerender.urls.addresses import is_ugly, page_of, same_page, site_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from prerender.urls.references import redirect_target

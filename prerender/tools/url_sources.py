@@ -11,9 +11,9 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import Progress
 from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError
-from prerender.tools import sitemaps
+from prerender.sitemaps import reading
+from prerender.sitemaps.parsing import Listed, is_sitemap
 from prerender.tools.crawler import CrawlerClient, Streamed, is_html
-from prerender.tools.sitemap_parsing import Listed, is_sitemap
 from prerender.urls.addresses import page_of, site_of
 
 # Of a response, to tell a sitemap from a page.
@@ -83,7 +83,7 @@ class Sources:
     ) -> AsyncGenerator[Listed]:
         """All pages as pretty URLs, as they are read. Raises SitemapError.
 
-        A URL that is not a sitemap is a page. ``failed``: as for ``sitemaps.read``. ``same_hosts``:
+        A URL that is not a sitemap is a page. ``failed``: as for ``reading.read``. ``same_hosts``:
         skip pages of other hosts than those of sources that are URLs.
         """
         hosts = {URL(source).host for source in sources if "://" in source} if same_hosts else set()
@@ -161,12 +161,12 @@ class Sources:
                     raise
                 failed(error)
                 continue
-            async with aclosing(sitemaps.read([source], self._opened, failed)) as entries:
+            async with aclosing(reading.read([source], self._opened, failed)) as entries:
                 async for entry in entries:
                     yield entry
 
     @asynccontextmanager
-    async def _opened(self, url: str) -> AsyncIterator[sitemaps.Body]:
+    async def _opened(self, url: str) -> AsyncIterator[reading.Body]:
         try:
             async with self._open_url(url) as response:
                 if response.status != 200:

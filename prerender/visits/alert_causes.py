@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
-from prerender.extensions.dashboard.crawlers import OTHERS
+from prerender.telemetry.crawler_requests import OTHERS
 from prerender.visits.figures import (
     FACTS,
     HOUR_SECONDS,

@@ -10,10 +10,10 @@ from aiohttp import web
 from prerender.admin.page_urls import Site
 from prerender.admin.routes import route
 from prerender.errors import SitemapError
-from prerender.extensions.dashboard.list_rows import Query
-from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.gateway.upstream import Upstream
-from prerender.tools.origin_sitemaps import OriginSitemaps
+from prerender.sitemaps.origin_sitemaps import OriginSitemaps
+from prerender.snapshots.list_rows import Query
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.visits import models, report
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS, MOST_PAGES
 from prerender.visits.parameters import (

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from prerender.errors import ConfigError
 from prerender.extension import Proxy
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.telemetry.redaction import Redaction
 from prerender.visits.alerts import Alerts
 from prerender.visits.api import ReportApi

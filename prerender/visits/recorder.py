@@ -18,19 +18,18 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.background import repeating
+from prerender.content.page_metadata import reading_of
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
-from prerender.extensions.dashboard.crawlers import OTHERS
 from prerender.http.robots_tags import is_noindex
 from prerender.proxy.decision import Reason
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import HTML, CacheResult, Snapshot
 from prerender.snapshots.target import Target
-from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
+from prerender.telemetry.crawler_requests import OTHERS, Alike, Batch, CrawlerRequests
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.telemetry.scraped_metrics import counter
-from prerender.tools.page_metadata import reading_of
 from prerender.urls.addresses import same_page
 from prerender.visits.figures import (
     DAY_SECONDS,

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from prerender.extensions.dashboard.conversions import cursor_of, place_of
-from prerender.extensions.dashboard.list_rows import Row
+from prerender.admin.parameters import cursor_of, place_of
+from prerender.snapshots.list_rows import Row
 from prerender.visits import models
 from prerender.visits.figures import FACTS, Cell, Outcome, Page
 from prerender.visits.parameters import (

@@ -1,4 +1,4 @@
-"""The core works when the folders of all extensions are deleted."""
+"""The core works when the folders of all extensions are deleted, and when one of them is."""
 
 import asyncio
 import os
@@ -8,7 +8,8 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any, cast
 
-from aiohttp import ClientSession
+import pytest
+from aiohttp import ClientSession, web
 
 from prerender import plugins
 from tests.conftest import StartOrigin, pages
@@ -97,3 +98,44 @@ async def test_core_commands(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert b"  serve  " in out
     assert b"  warm  " not in out
+
+
+async def _forwarded(_: web.Request) -> web.Response:
+    return web.Response(text="forwarded")
+
+
+def _parts() -> list[str]:
+    found = (name.split(".")[1:-1] for name in plugins.having("extension"))
+    others = ("extensions/mcp", "extensions/object_store")  # only have commands, or a kind of store
+    return sorted({"/".join(part) for part in found}.union(others))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        # Those which others could need the most.
+        pytest.param(["extensions/dashboard", "extensions/refresh_ahead", "tools"], id="some"),
+        pytest.param(_parts(), id="all", marks=pytest.mark.long),
+    ],
+)
+async def test_extensions_can_be_deleted_alone(
+    parts: list[str], start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    application = web.Application()
+    application.router.add_get("/", _forwarded)
+    origin = await start_origin(application)
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-m",
+            "tests.support.without_extension",
+            str(tmp_path),
+            origin.url,
+            *parts,
+        ),
+        cwd=ROOT,
+        stderr=PIPE,
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert (b"llms needs prerender.tools, which is not installed\n" in err) == ("tools" in parts)

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 
 from prerender.admin.reasons import in_words
 from prerender.browser.queue import section_of
+from prerender.content import page_metadata, text_comparison
 from prerender.extensions.markdown.convert import markdown_of
 from prerender.gateway import needed_requests
 from prerender.http import caching, conditional, forwarding_headers, negotiation
@@ -23,7 +24,6 @@ from prerender.rendering.moved import with_canonical
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.snapshot import Snapshot
 from prerender.telemetry.redaction import Redaction
-from prerender.tools import page_metadata, text_comparison
 from prerender.urls import references
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.support.pools import NO_ORIGIN, SITE

@@ -7,7 +7,7 @@ and the same texts are visible.
 import pytest
 
 from prerender.browser.devtools import Session
-from prerender.tools.accessibility import announced
+from prerender.content.accessibility import announced
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.plain_browser import plain_browser
 

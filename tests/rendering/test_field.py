@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from prerender.browser.devtools import Session
-from prerender.tools.accessibility import Announcement, announced, lost
+from prerender.content.accessibility import Announcement, announced, lost
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import StartProxy
 from tests.sites.frameworks import origin as frameworks

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from prerender.browser.devtools import DevTools, Session
-from prerender.tools.accessibility import Announcement, announced, lost
+from prerender.content.accessibility import Announcement, announced, lost
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.browser.test_settling import settle_seconds
 from tests.conftest import Proxy, Reply, proxied

@@ -20,14 +20,14 @@ from yarl import URL
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
 from prerender.config.settings import RenderSettings, SnapshotSettings
+from prerender.content.accessibility import lost
+from prerender.content.page_views import announcements, listen
 from prerender.errors import BrowserGone, NeedsNewContext
 from prerender.gateway import document
 from prerender.gateway.document import Document
 from prerender.rendering.from_settings import Rendering, rendering
 from prerender.rendering.snapshot_builder import SnapshotBuilder
 from prerender.snapshots.target import Target
-from prerender.tools.accessibility import lost
-from prerender.tools.page_views import announcements, listen
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Overrides, settings_for
 from tests.sites.corpus import origin as corpus

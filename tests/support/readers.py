@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from prerender.browser.devtools import DevTools, Session
-from prerender.tools.accessibility import announced
+from prerender.content.accessibility import announced
 
 SHOWN = (Path(__file__).parent.parent / "sites/wild/shown.js").read_text("utf-8")
 _SECONDS = 30.0

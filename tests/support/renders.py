@@ -6,10 +6,10 @@ from yarl import URL
 
 from prerender.config.settings import CacheSettings
 from prerender.errors import RenderError
-from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store

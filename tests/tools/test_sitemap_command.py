@@ -10,8 +10,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.tools.sitemap_parsing import Listed, parse
-from prerender.tools.sitemap_writing import index, sitemaps
+from prerender.sitemaps.parsing import Listed, parse
+from prerender.sitemaps.writing import index, sitemaps
 from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.support.programs import run
 

@@ -12,15 +12,15 @@ from aiohttp import web
 from prerender import __version__
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.page_urls import Site
+from prerender.admin.parameters import cursor_of, place_of
 from prerender.admin.problem_details import problem
 from prerender.admin.routes import RENDERS, route
 from prerender.browser.pool import Pool
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import conversions, models
 from prerender.extensions.dashboard.bots import Bots
-from prerender.extensions.dashboard.crawlers import OTHERS, CrawlerStatistics, Tally
+from prerender.extensions.dashboard.crawlers import CrawlerStatistics, Tally
 from prerender.extensions.dashboard.last_hour import STEP_SECONDS, Figures
-from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.parameters import (
     CrawlersQuery,
     LogIn,
@@ -30,11 +30,13 @@ from prerender.extensions.dashboard.parameters import (
     SnapshotsQuery,
 )
 from prerender.extensions.dashboard.recent_activity import Recent
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
+from prerender.telemetry.crawler_requests import OTHERS
 from prerender.telemetry.records import RequestRecord
 
 _MOST_PROBLEMS = 25
@@ -168,7 +170,7 @@ class Api:
         """List recent requests of crawlers."""
         descending = query.order == "desc"
         limit = query.limit or 1
-        after = conversions.place_of(query.cursor)
+        after = place_of(query.cursor)
         page = self._site.target(query.page) if query.page else None
         matches = [
             ((_value(record, query.sort), f"{count:015}"), record)
@@ -184,7 +186,7 @@ class Api:
         return {
             "count": count,
             "items": [conversions.of_request(record) for _, record in matches[:limit]],
-            "next": conversions.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
+            "next": cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
         }
 
     @route("GET", "/snapshots", errors=(503,))
@@ -200,7 +202,7 @@ class Api:
                 sort=query.sort,
                 descending=query.order == "desc",
                 limit=query.limit or 1,
-                after=conversions.place_of(query.cursor),
+                after=place_of(query.cursor),
             )
         )
         now = time.time()
@@ -209,7 +211,7 @@ class Api:
             "size": rows.size,
             "complete": self._lists.complete,
             "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
-            "next": conversions.cursor_of(rows.next),
+            "next": cursor_of(rows.next),
         }
 
     @route("GET", "/problems")

@@ -1,7 +1,5 @@
 """Converts values to the models of the API. Pure."""
 
-import base64
-import json
 from collections import Counter
 from dataclasses import asdict
 from typing import Any, TypeVar, cast, get_args
@@ -10,50 +8,28 @@ from prerender.admin.models import ID_LENGTH
 from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
 from prerender.browser.settling.reasons import SettleReason
+from prerender.content.page_metadata import PageMetadata
+from prerender.content.text_comparison import compare, side_by_side
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import models, snapshot_models
 from prerender.extensions.dashboard.bots import Bot
 from prerender.extensions.dashboard.crawlers import Outcome, Tally
 from prerender.extensions.dashboard.history import History, RenderSummary
-from prerender.extensions.dashboard.list_rows import Row
 from prerender.extensions.dashboard.models import MOST_TOP_PAGES
 from prerender.extensions.dashboard.recent_activity import PageRenders
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.list_rows import Row
 from prerender.snapshots.snapshot import Facts, Timings, settle_value
 from prerender.snapshots.stores.store import StoreState
 from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
-from prerender.tools.page_metadata import PageMetadata
-from prerender.tools.text_comparison import compare, side_by_side
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
-Place = tuple[float | str, str]
 M = TypeVar("M")
 
 _LONGEST_TEXT = 300
 _MOST_URLS = 100
-
-
-def cursor_of(place: Place | None) -> str | None:
-    """The cursor of the next page of a list; None at the end."""
-    if place is None:
-        return None
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
-
-
-def place_of(cursor: str) -> Place | None:
-    """Decode a cursor. Raises ValueError."""
-    if not cursor:
-        return None
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        value, key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, TypeError, RecursionError):
-        raise ValueError("cursor: invalid for this list") from None
-    if not isinstance(key, str) or not isinstance(value, str | int | float):
-        raise ValueError("cursor: invalid for this list")
-    return value, key
 
 
 def _picked(model: type[M], source: object, **others: Any) -> M:

@@ -15,12 +15,10 @@ from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.proxy.decision import Reason
-from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
+from prerender.telemetry.crawler_requests import OTHERS, Alike, Batch, CrawlerRequests
 from prerender.telemetry.durations import Scale
 from prerender.telemetry.records import RequestRecord
 
-# Unknown clients that requested ugly URLs.
-OTHERS = "others"
 # Signed agents by the host of their keys. Anyone can be one, so their number is limited.
 MOST_AGENTS = 100
 OTHER_AGENTS = "other signed agents"

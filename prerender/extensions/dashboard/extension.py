@@ -21,7 +21,7 @@ from prerender.extensions.dashboard.needless import Needless
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.extensions.dashboard.screenshots import viewer_of
 from prerender.extensions.dashboard.snapshot_details import SnapshotHandlers
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.snapshots.snapshot_lists import Lists
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from prerender.admin.models import Id
 from prerender.admin.parameters import Body, Parameters
 from prerender.config.types import CrawlerClass
-from prerender.extensions.dashboard.list_rows import Sort, State
+from prerender.snapshots.list_rows import Sort, State
 from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import Kind
 

@@ -15,6 +15,7 @@ from yarl import URL
 from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.config.settings import RenderSettings
+from prerender.content.page_views import Screenshot, look
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.document import Document
@@ -24,7 +25,6 @@ from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.target import Target
-from prerender.tools.page_views import Screenshot, look
 
 _SECTION = "the dashboard's screenshots"
 _KEPT_SECONDS = 60.0

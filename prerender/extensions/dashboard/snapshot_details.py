@@ -13,10 +13,12 @@ from aiohttp import web
 from prerender.admin.models import ID_LENGTH
 from prerender.admin.page_urls import Site
 from prerender.admin.routes import RENDERS, route
+from prerender.content.accessibility import lost
+from prerender.content.page_metadata import read
+from prerender.content.page_views import Screenshot
 from prerender.extensions.dashboard import conversions
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import text_of
-from prerender.extensions.dashboard.list_rows import Row
 from prerender.extensions.dashboard.parameters import HistoryQuery
 from prerender.extensions.dashboard.screenshots import Viewer
 from prerender.extensions.dashboard.snapshot_models import (
@@ -26,13 +28,11 @@ from prerender.extensions.dashboard.snapshot_models import (
 )
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.list_rows import Row
 from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.snapshot import HTML
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
-from prerender.tools.accessibility import lost
-from prerender.tools.page_metadata import read
-from prerender.tools.page_views import Screenshot
 
 _MOST_LOST = 100
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")

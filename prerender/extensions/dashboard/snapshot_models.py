@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.admin.models import Id
-from prerender.extensions.dashboard.list_rows import Form, State
+from prerender.snapshots.list_rows import Form, State
 from prerender.snapshots.snapshot import RenderVerdict, Verdict
 from prerender.snapshots.variants import Device
 

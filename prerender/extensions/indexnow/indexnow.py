@@ -20,6 +20,7 @@ from yarl import URL
 
 from prerender.background import running
 from prerender.config.settings import IndexNowSettings
+from prerender.content.content_changes import content_of
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
@@ -29,7 +30,6 @@ from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
-from prerender.tools.content_changes import content_of
 
 MOST_AT_ONCE = 10_000
 # Minimum time between submissions of the same page, for pages that change on each render.

@@ -14,7 +14,7 @@ from prerender.extensions.jobs import models
 from prerender.extensions.jobs.job import JobProgress, Outcome, Row
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
 from prerender.extensions.jobs.sitemap_watch import SitemapWatch
-from prerender.tools.sitemap_parsing import Listed
+from prerender.sitemaps.parsing import Listed
 
 MAX_BYTES = 16 * 1024**2
 

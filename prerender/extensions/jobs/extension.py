@@ -16,12 +16,12 @@ from prerender.extensions.jobs.jobs import Jobs
 from prerender.extensions.jobs.redis import RedisJobs
 from prerender.extensions.jobs.sitemap_watch import CHANGES, SitemapWatch
 from prerender.extensions.jobs.worker import Worker
-from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
 from prerender.http.forwarding_headers import authority
+from prerender.rendering.spare_capacity import SpareCapacity
+from prerender.sitemaps.origin_sitemaps import OriginSitemaps
 from prerender.snapshots.stores.from_settings import beside
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
-from prerender.tools.origin_sitemaps import OriginSitemaps
 
 
 class _Figures(Collector):

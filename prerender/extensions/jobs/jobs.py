@@ -23,10 +23,10 @@ from prerender.extensions.jobs.job import (
     Priority,
     Source,
 )
+from prerender.sitemaps.origin_sitemaps import OriginSitemaps
+from prerender.sitemaps.parsing import Listed
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
-from prerender.tools.origin_sitemaps import OriginSitemaps
-from prerender.tools.sitemap_parsing import Listed
 from prerender.urls.addresses import parts_of
 
 # A server may send a byte now and then.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 
 from prerender.extensions.jobs.job import MOST_PAGES
-from prerender.tools.sitemap_parsing import Listed
+from prerender.sitemaps.parsing import Listed
 
 _ENTRY = struct.Struct(">16sd")
 # A lastmod that is so recent is the time of the request, if most pages have one: such sitemaps are made

@@ -21,11 +21,11 @@ from prerender.extensions.jobs import listed_pages
 from prerender.extensions.jobs.job import MOST_PAGES
 from prerender.extensions.jobs.jobs import READING_SECONDS, Jobs, TooManyJobs
 from prerender.extensions.jobs.listed_pages import SitemapChanges
+from prerender.sitemaps.origin_sitemaps import OriginSitemaps
+from prerender.sitemaps.parsing import Listed
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
-from prerender.tools.origin_sitemaps import OriginSitemaps
-from prerender.tools.sitemap_parsing import Listed
 
 CHANGES = ("new", "changed", "gone")
 _STATE, _PAGES = "sitemaps", "sitemaps.pages"

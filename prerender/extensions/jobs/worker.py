@@ -37,7 +37,7 @@ from prerender.extensions.jobs.job import (
     WaitingPage,
 )
 from prerender.extensions.jobs.jobs import Jobs
-from prerender.extensions.refresh_ahead.spare_capacity import Background, SpareCapacity
+from prerender.rendering.spare_capacity import Background, SpareCapacity
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import Freshness, is_fresh
 from prerender.snapshots.snapshot import CacheResult, SnapshotResult

@@ -13,8 +13,6 @@ from cachetools import LRUCache
 
 from prerender.errors import SitemapError, StoreError
 from prerender.extension import Proxy
-from prerender.extensions.dashboard.list_rows import Query, Row
-from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.extensions.markdown.discovery import OriginFiles
 from prerender.extensions.markdown.llms import (
     LlmsPage,
@@ -29,9 +27,11 @@ from prerender.http.encodings import encoded
 from prerender.http.message_head import Request
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import snapshot_response
+from prerender.sitemaps.origin_sitemaps import OriginSitemaps
+from prerender.snapshots.list_rows import Query, Row
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult, etag_of
-from prerender.tools.origin_sitemaps import OriginSitemaps
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.urls.markdown_urls import markdown_url
 
 LLMS, LLMS_FULL = "/llms.txt", "/llms-full.txt"

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
+from prerender.content.page_metadata import read
 from prerender.extensions.markdown.convert import markdown_of
 from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
-from prerender.tools.page_metadata import read
 
 # The front matter that convert.py adds.
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)

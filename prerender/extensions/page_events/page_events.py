@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from prerender.background import finishing
+from prerender.content.content_changes import content_of
 from prerender.errors import StoreError
 from prerender.extensions.page_events.page_state import (
     Event,
@@ -33,7 +34,6 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import ORDINARY
 from prerender.telemetry.records import RenderRecord
-from prerender.tools.content_changes import content_of
 from prerender.webhooks import body_of
 
 KEPT_SECONDS = 90 * 86400.0

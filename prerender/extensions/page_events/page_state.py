@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from prerender.admin.reasons import in_words
+from prerender.content.content_changes import Content, changes
 from prerender.errors import ErrorCode
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.records import RenderOutcome, RenderRecord
-from prerender.tools.content_changes import Content, changes
 from prerender.webhooks import timestamp
 
 KINDS = ("snapshot.changed", "page.failed", "page.recovered", "page.not_found")

@@ -12,7 +12,7 @@ from prerender.extension import Proxy
 from prerender.extensions.refresh_ahead.deploys import Deploys
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.extensions.refresh_ahead.refresher import Refresher
-from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
+from prerender.rendering.spare_capacity import SpareCapacity
 from prerender.telemetry.scraped_metrics import counter
 
 

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import structlog
 
 from prerender.errors import PrerenderError
-from prerender.extensions.refresh_ahead.spare_capacity import Background
+from prerender.rendering.spare_capacity import Background
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
 from prerender.snapshots.snapshot import CacheResult, SnapshotResult

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
+from prerender.content.accessibility import lost
+from prerender.content.page_views import Seen
+from prerender.content.text_comparison import Comparison, Passage, compare
 from prerender.errors import FetchFailed, RenderError
 from prerender.snapshots.page_changes import Changes, changes_of
-from prerender.tools.accessibility import lost
 from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Alternation
 from prerender.tools.check.findings import Report
@@ -15,8 +17,6 @@ from prerender.tools.check.visitor_view import Unsettled, VisitorBrowser, Visito
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import PageContent, read_page
 from prerender.tools.link_following import CrawledPage, PageFetcher, canonicals, led_to
-from prerender.tools.page_views import Seen
-from prerender.tools.text_comparison import Comparison, Passage, compare
 from prerender.urls.addresses import is_ugly, same_page
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from protego import Protego
 
 from prerender.config.types import CrawlerClass
+from prerender.content.page_metadata import read
 from prerender.crawlers.known import built_in
 from prerender.errors import FetchFailed
 from prerender.snapshots.tokens import tokens_of
@@ -21,7 +22,6 @@ from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.structured_data import problems_of
 from prerender.tools.crawler import CrawlerClient, Fetched
 from prerender.tools.html import PageContent
-from prerender.tools.page_metadata import read
 from prerender.urls.markdown_urls import markdown_url
 
 # The weight of each part; all are 100.

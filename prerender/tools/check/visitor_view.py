@@ -11,15 +11,15 @@ from yarl import URL
 from prerender.browser.page_results import Departed, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.config.settings import RenderSettings
+from prerender.content.accessibility import Announcement
+from prerender.content.page_views import Seen, announcements, listen, read
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.document import Document
 from prerender.gateway.exchange import Exchange
 from prerender.rendering.verdict import faults_of, missing_responses, third_party_failures
-from prerender.tools.accessibility import Announcement
 from prerender.tools.crawler import Fetched
-from prerender.tools.page_views import Seen, announcements, listen, read
 
 T = TypeVar("T")
 _PAUSE_SECONDS = 0.2

@@ -14,10 +14,10 @@ from yarl import URL
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.errors import SitemapError
-from prerender.tools import sitemap_writing
+from prerender.sitemaps import writing
+from prerender.sitemaps.parsing import MOST_URLS, Listed
 from prerender.tools.crawler import USER_AGENT, CrawlerClient
 from prerender.tools.link_following import SiteCrawl
-from prerender.tools.sitemap_parsing import MOST_URLS, Listed
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     listed, crawl = common.run(_found(options, site))
     if not listed:
         raise SitemapError(f"{options.url}: no indexable page: {_why(crawl)}")
-    parts = sitemap_writing.sitemaps(listed)
+    parts = writing.sitemaps(listed)
     written = True
     if options.to is not None:
         _write(options.to, parts, options.base or f"{site}/")
@@ -105,7 +105,7 @@ def _why(crawl: SiteCrawl) -> str:
 
 
 def _date(entry: Listed) -> str | None:
-    return None if entry.lastmod is None else sitemap_writing.w3c_date(entry.lastmod)
+    return None if entry.lastmod is None else writing.w3c_date(entry.lastmod)
 
 
 def _write(folder: Path, parts: list[bytes], base: str) -> None:
@@ -113,7 +113,7 @@ def _write(folder: Path, parts: list[bytes], base: str) -> None:
     files = {"sitemap.xml": parts[0]}
     if len(parts) > 1:
         files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
-        index = sitemap_writing.index([f"{base}{name}" for name in files], time.time())
+        index = writing.index([f"{base}{name}" for name in files], time.time())
         # Write the index last: until then it lists the old files.
         files["sitemap.xml"] = index
     try:

@@ -11,14 +11,13 @@ from prerender.crawlers.user_agents import UserAgents
 from prerender.extensions.dashboard.crawlers import (
     MOST_AGENTS,
     OTHER_AGENTS,
-    OTHERS,
     CrawlerStatistics,
     Tally,
 )
 from prerender.proxy.decision import Reason, decide
 from prerender.snapshots.snapshot import CacheResult
 from prerender.snapshots.target import Target
-from prerender.telemetry.crawler_requests import CrawlerRequests, batch_of
+from prerender.telemetry.crawler_requests import OTHERS, CrawlerRequests, batch_of
 from prerender.telemetry.records import Channel, RequestRecord
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.support.renders import PUBLIC

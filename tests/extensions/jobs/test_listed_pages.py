@@ -6,7 +6,7 @@ from math import nan
 import pytest
 
 from prerender.extensions.jobs.listed_pages import SitemapChanges, changes, decode, encode
-from prerender.tools.sitemap_parsing import Listed
+from prerender.sitemaps.parsing import Listed
 
 NOW = 2_000_000_000.0
 OLD, NEWER = NOW - 9e6, NOW - 8e6

@@ -11,7 +11,7 @@ from protego import Protego
 from prerender.errors import ConfigError, FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.sitemap_watch import SitemapReading, SitemapWatch
-from prerender.tools.sitemap_parsing import Listed
+from prerender.sitemaps.parsing import Listed
 from tests.conftest import StartOrigin, StartProxy
 from tests.extensions.dashboard.test_api import Api
 from tests.extensions.jobs.test_worker import Replica, redis, replicas

@@ -19,12 +19,12 @@ from prerender.extensions.jobs.job import JobProgress, JobStore, WaitingPage
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs, since
 from prerender.extensions.jobs.redis import RedisJobs
 from prerender.extensions.jobs.worker import Worker
+from prerender.sitemaps.parsing import Listed
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
-from prerender.tools.sitemap_parsing import Listed
 from prerender.urls.tracking import NO_TRACKING
 from tests.support.redis_server import RedisServer
 from tests.support.renders import PUBLIC, Renders, freshness_of, target, until

@@ -13,11 +13,11 @@ from aiohttp import ClientSession, web
 
 from prerender.config import Settings, load
 from prerender.errors import ConfigError, StoreGone
-from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.object_store.bucket import Bucket
 from prerender.extensions.object_store.object_store import ObjectCache
 from prerender.extensions.object_store.store_kinds import object_store
 from prerender.extensions.object_store.tiers import TieredCache
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.redis import RedisCache

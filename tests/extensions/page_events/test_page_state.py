@@ -2,6 +2,7 @@
 
 import pytest
 
+from prerender.content.content_changes import Content
 from prerender.errors import ErrorCode
 from prerender.extensions.page_events.page_state import (
     PageState,
@@ -15,7 +16,6 @@ from prerender.extensions.page_events.page_state import (
 )
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderOutcome, RenderRecord
-from prerender.tools.content_changes import Content
 from tests.extensions.indexnow.test_indexnow import target
 
 TARGET: Target = target("/a")

@@ -14,7 +14,7 @@ from yarl import URL
 from prerender.errors import OriginError
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.extensions.refresh_ahead.refresher import Refresher
-from prerender.extensions.refresh_ahead.spare_capacity import CPUUsage, SpareCapacity
+from prerender.rendering.spare_capacity import CPUUsage, SpareCapacity
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
@@ -221,7 +221,7 @@ async def test_a_running_proxy(
     start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the settings to the metrics, on a machine that may be busy."""
-    monkeypatch.setattr("prerender.extensions.refresh_ahead.spare_capacity._BUSY_SHARE", 2.0)
+    monkeypatch.setattr("prerender.rendering.spare_capacity._BUSY_SHARE", 2.0)
     origin = await pages(start_origin, {"/": "<title>t</title><p>content"})
     proxy = await start_proxy(origin.url, {"cache": {"refresh": 0.5}})
     for _ in range(2):
@@ -241,7 +241,7 @@ async def test_crawlers_get_the_only_page_while_it_refreshes(
     start_origin: StartOrigin, start_own_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real browser: refreshes are cancelled repeatedly, until no crawler waits."""
-    monkeypatch.setattr("prerender.extensions.refresh_ahead.spare_capacity._BUSY_SHARE", 2.0)
+    monkeypatch.setattr("prerender.rendering.spare_capacity._BUSY_SHARE", 2.0)
     refreshing, done = asyncio.Event(), asyncio.Event()
     script = (
         "<title>t</title><p id=out>x</p><script>"

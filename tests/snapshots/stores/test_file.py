@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
-from prerender.extensions.dashboard.list_rows import Query
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.snapshots.stores.file import FILE_NAME, FileCache
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from prerender.config import Settings
 from prerender.extensions.dashboard import history
-from prerender.extensions.dashboard.list_rows import Row
-from prerender.extensions.dashboard.snapshot_lists import line_of
 from prerender.snapshots.entry import FORMAT, Entry, decode, encode
+from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.snapshot_lists import line_of
 from prerender.snapshots.stores.file import FILE_NAME
 from prerender.snapshots.stores.from_settings import namespace, open_store
 from prerender.snapshots.variants import Variant

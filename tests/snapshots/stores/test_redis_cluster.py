@@ -12,7 +12,7 @@ import pytest
 from redis.crc import key_slot
 
 from prerender.errors import StoreGone
-from prerender.extensions.dashboard.list_rows import Query
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import SnapshotResult
 from prerender.snapshots.stores.redis import RedisCache

@@ -28,14 +28,14 @@ from structlog.testing import capture_logs
 from prerender.errors import BadEntry, ConfigError
 from prerender.extensions.dashboard import history
 from prerender.extensions.dashboard.histories import Histories
-from prerender.extensions.dashboard.list_rows import Query, Row, parse
-from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.extensions.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.http.encodings import encoded
 from prerender.snapshots.entry import Entry, decode, encode
+from prerender.snapshots.list_rows import Query, Row, parse
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.snapshot_lists import Lists
 from prerender.snapshots.stores.aiocache_backends import dump_purges, named, parse_purges
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache

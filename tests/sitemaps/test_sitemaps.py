@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from prerender.background import running
 from prerender.errors import FetchFailed, SitemapError
-from prerender.tools.sitemap_parsing import Listed, Parser, is_sitemap, parse
-from prerender.tools.sitemaps import Body, read
+from prerender.sitemaps.parsing import Listed, Parser, is_sitemap, parse
+from prerender.sitemaps.reading import Body, read
 
 SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from itertools import islice
 
 from prerender.errors import FetchFailed, SitemapError
-from prerender.tools.sitemap_parsing import Listed, Parser
+from prerender.sitemaps.parsing import Listed, Parser
 
 # The protocol does not allow an index of indexes, but some sites have one.
 _DEEPEST = 3

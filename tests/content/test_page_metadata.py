@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prerender.browser.page_results import Resource
+from prerender.content.page_metadata import LinkPreview, read
 from prerender.errors import BadEntry
 from prerender.extensions.dashboard.history import (
     History,
@@ -19,7 +20,6 @@ from prerender.extensions.dashboard.history import (
 from prerender.gateway.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
-from prerender.tools.page_metadata import LinkPreview, read
 from tests.support.renders import PUBLIC
 
 URL = "https://www.example.com/a/b"

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from prerender.errors import StoreError
-from prerender.extensions.dashboard.list_rows import PIECE, Found, Query, Row, Selection
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.list_rows import PIECE, Found, Query, Row, Selection
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.store import Store
 

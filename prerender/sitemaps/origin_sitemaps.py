@@ -13,8 +13,8 @@ from prerender.errors import FetchFailed, OriginError, SitemapError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.tools.sitemap_parsing import Listed
-from prerender.tools.sitemaps import Body, read
+from prerender.sitemaps.parsing import Listed
+from prerender.sitemaps.reading import Body, read
 from prerender.urls.addresses import parts_of
 
 _LONGEST_SHOWN = 200

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.errors import StoreError
-from prerender.extensions.dashboard import snapshot_lists
-from prerender.extensions.dashboard.list_rows import SORTS, Query, Row, Selection, parse
-from prerender.extensions.dashboard.snapshot_lists import Lists, line_of
+from prerender.snapshots import snapshot_lists
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.list_rows import SORTS, Query, Row, Selection, parse
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.snapshot_lists import Lists, line_of
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache

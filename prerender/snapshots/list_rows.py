@@ -1,4 +1,4 @@
-"""The dashboard's list of snapshots: a row per snapshot, filtered and sorted in pieces. Pure.
+"""Lists of snapshots: a row per snapshot, filtered and sorted in pieces. Pure.
 
 A row has the fields of the list, so that lists do not read snapshots. Stores keep rows next to the
 snapshots (``dump``), and return them in pieces of 500; they do not search.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.tools.text_comparison import compare, side_by_side
+from prerender.content.text_comparison import compare, side_by_side
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=3)
 TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=8).map(" ".join), max_size=8)

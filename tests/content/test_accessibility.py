@@ -2,7 +2,7 @@
 
 import pytest
 
-from prerender.tools.accessibility import Announcement, announced, lost
+from prerender.content.accessibility import Announcement, announced, lost
 from tests.support.plain_browser import plain_browser
 
 PAGE = """<nav aria-label="Main"><a href="/a">A</a></nav><h2>News</h2><p>Text <b>here</b></p>

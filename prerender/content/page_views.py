@@ -11,11 +11,11 @@ from prerender.browser.emulation import window_of
 from prerender.browser.page import Page
 from prerender.browser.settling.decision import SHOWN_MS
 from prerender.config.settings import RenderSettings
+from prerender.content.accessibility import Announcement, announced
 from prerender.errors import RenderError, RenderTimeout
 from prerender.gateway.document import PAGE_STATUSES
 from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.tools.accessibility import Announcement, announced
 
 # Of a screenshot, in CSS pixels.
 _HIGHEST = 6000
@@ -23,7 +23,7 @@ _STATUS_AND_TEXT = """[
   performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
   document.body ? document.body.innerText.slice(0, 200000) : "",
 ]"""
-_READ = (files("prerender.tools") / "visible_text.js").read_text("utf-8")
+_READ = (files("prerender.content") / "visible_text.js").read_text("utf-8")
 
 
 class Removed(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from xml.sax.saxutils import escape
 
-from prerender.tools.sitemap_parsing import MOST_BYTES, MOST_URLS, Listed
+from prerender.sitemaps.parsing import MOST_BYTES, MOST_URLS, Listed
 
 _SCHEMA = "http://www.sitemaps.org/schemas/sitemap/0.9"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prerender.content.page_metadata import reading_of
+from prerender.content.text_comparison import Passage, compare
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import Snapshot
-from prerender.tools.page_metadata import reading_of
-from prerender.tools.text_comparison import Passage, compare
 
 _LONGEST_TEXT = 262_144
 _LONGEST_LINK = 500

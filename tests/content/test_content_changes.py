@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from prerender.content.content_changes import Content, changes, content_of
 from prerender.snapshots.snapshot import Snapshot
-from prerender.tools.content_changes import Content, changes, content_of
 
 URL = "https://www.example.com/lamps"
 PAGE = (

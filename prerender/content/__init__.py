@@ -1,0 +1,1 @@
+"""What pages say to people, crawlers and screen readers, and what has changed in them."""

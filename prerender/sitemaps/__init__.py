@@ -1,0 +1,1 @@
+"""Sitemaps: parsing, reading from anywhere, and writing."""
