@@ -266,7 +266,6 @@ class Pool:
         page.kill()
         self.spawn(page.close(), f"close {page!r}")
         new = await self._make_page(stock)
-        await stock.browser.look()
         if self._busy.pop(page, None) is None:
             await new.close()
             raise BrowserGone("the browser is gone")
@@ -308,10 +307,7 @@ class Pool:
             if devtools.closed.is_set():
                 return
             try:
-                page = await self._make_page(stock)
-                await self._try_out(page)
-                # The browser's processes must be registered before the page is used.
-                await stock.browser.look()
+                page = await self._make_page(stock, self._try_out)
             except Exception as error:
                 log.warning("page_open_failed", error=str(error) or type(error).__name__)
             else:
@@ -321,9 +317,18 @@ class Pool:
         # A browser without a working page is replaced.
         devtools.abandon()
 
-    async def _make_page(self, stock: _Stock) -> Page:
+    async def _make_page(self, stock: _Stock, try_out: Trial | None = None) -> Page:
         async with stock.making:
-            return await Page.open(stock.browser)
+            page = await Page.open(stock.browser)
+        try:
+            if try_out is not None:
+                await try_out(page)
+            # The browser's processes must be registered before the page is used.
+            await stock.browser.look()
+        except BaseException:
+            await page.close()
+            raise
+        return page
 
     async def _weigh(self) -> None:
         """Limit the pages in use."""

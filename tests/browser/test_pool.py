@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from prerender.browser.page import Page
 from prerender.errors import BrowserGone, PoolBusy
 from tests.conftest import Reply, StartOrigin, StartProxy, pages
 from tests.support import processes
@@ -159,6 +160,22 @@ async def test_a_broken_page_is_replaced(seen: set[int]) -> None:
             async with asyncio.timeout(SECONDS):
                 while len(processes.of_kind(session, "renderer")) > 3:
                     await asyncio.sleep(0.01)
+
+
+async def test_a_page_that_fails_its_trial_is_closed(seen: set[int]) -> None:
+    async def fail_once(page: Page) -> None:
+        tried.append(page)
+        if len(tried) == 1:
+            raise ValueError("a fault of ours")
+
+    tried: list[Page] = []
+    async with pool_of(1, try_out=fail_once) as pool:
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        assert pool.browsers_started == 1
+        seen.update(processes.sessions())
+        listeners = [task.get_name() for task in asyncio.all_tasks()]
+        assert f"proxy at port {tried[0].context.proxy.port}" not in listeners
+        assert f"proxy at port {tried[1].context.proxy.port}" in listeners
 
 
 async def test_a_page_that_breaks_while_it_is_idle_is_not_lent() -> None:

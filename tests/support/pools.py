@@ -12,7 +12,7 @@ from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
-from prerender.browser.warm_up import trial
+from prerender.browser.warm_up import Trial, trial
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
@@ -62,6 +62,8 @@ async def pool_of(
     failing: Collection[int] = (),
     limits: Limits = Limits(),
     program: str = "",
+    *,
+    try_out: Trial = trial(SITE),
 ) -> AsyncIterator[Pool]:
     """A pool of pages of a real browser. ``failing``: the numbers of launches that fail, from 1."""
     no_programs.check()
@@ -76,7 +78,7 @@ async def pool_of(
             path = "/nonexistent" if launches in failing else program or chromium.find()
             return await Chromium.launch(path, gateway, sandbox=False)
 
-        async with Pool(launch, size=size, queue=queue, limits=limits, try_out=trial(SITE)) as pool:
+        async with Pool(launch, size=size, queue=queue, limits=limits, try_out=try_out) as pool:
             yield pool
 
 

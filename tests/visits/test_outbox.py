@@ -174,9 +174,13 @@ async def test_a_receiver_that_is_away_leaves_a_bounded_backlog(
 
 
 async def test_what_is_too_old_is_dropped(receiver: Receiver, tmp_path: Path) -> None:
+    old = ["msg_old", "a", "{}", time.time() - module.GIVE_UP_SECONDS - 1]
+    store = await open_store(
+        settings_for("http://127.0.0.1:1", {"cache": {"url": f"file://{tmp_path}"}})
+    )
+    assert await store.notes.set("webhooks", json.dumps([old]).encode(), 60)
+    await store.close()
     async with replica(f"file://{tmp_path}", receiver.url) as outbox:
-        old = ["msg_old", "a", "{}", time.time() - module.GIVE_UP_SECONDS - 1]
-        assert await outbox._store.notes.set("webhooks", json.dumps([old]).encode(), 60)
         add(outbox, "a", [1])
         assert await received(receiver, 1) == {"a": [1]}
         # A slow store may be read only later.
