@@ -50,6 +50,7 @@ class VirtualClock:
         self._ends = 0
         # The end of the budget granted last, as ticks. Chromium does not pass it.
         self._fence = 0.0
+        self._step_ms = _MOMENT_MS
         self._measures = False
         self._advancing = asyncio.Lock()
         self._first_start = 0.0
@@ -87,6 +88,7 @@ class VirtualClock:
         self.granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
         self._moment, self._ends, self._budget_ms = None, 1, milliseconds
+        self._step_ms = _MOMENT_MS
         policy = _WAITING if wait_for_network else "advance"
         self._base_ms = await self._set_policy(policy, budget=milliseconds)
         return self._budget
@@ -195,8 +197,10 @@ class VirtualClock:
             if self._moment is not None and not budget.done():
                 now = await self._now()
                 if now >= self._fence - _ROUNDING_MS:
-                    # The remaining ends are a few microseconds away.
-                    await self._grant_more("advance", now, _MOMENT_MS)
+                    # The remaining ends are a few microseconds away, or 10 ms for each response that
+                    # had advanced the clock before the budget began.
+                    await self._grant_more("advance", now, self._step_ms)
+                    self._step_ms *= 2
                     return
             if not budget.done():
                 await self._set_policy("advance")

@@ -49,12 +49,25 @@ async def _running_tasks_of_a_clock_that_is_ahead(page: Page) -> None:
     await budget
 
 
+async def _running_tasks_of_a_clock_that_a_response_has_advanced(page: Page) -> None:
+    """Its budget ends 10 ms later than that of the tasks, which takes few messages."""
+    clock = page._clock
+    await page._tab.session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
+    clock.granted_seconds -= 0.01
+    before = page._tab.session._lastId
+    budget = await clock.start(1000, wait_for_network=True)
+    await clock.run_tasks()
+    await budget
+    assert page._tab.session._lastId - before < 100
+
+
 _USES = (
     _after_its_budget,
     _before_its_budget_ends,
     _twice,
     _running_tasks_meanwhile,
     _running_tasks_of_a_clock_that_is_ahead,
+    _running_tasks_of_a_clock_that_a_response_has_advanced,
 )
 
 
