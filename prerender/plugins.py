@@ -18,13 +18,13 @@ _ROOT = Path(__file__).parent
 @cache
 def having(name: str) -> tuple[str, ...]:
     """The full names of the modules or packages ``name`` of all packages."""
-    found = []
+    names = []
     for folder, package in ((_ROOT, "prerender"), (_ROOT / "extensions", "prerender.extensions")):
         for module in iter_modules([str(folder)]):
             part = folder / module.name / name
             if part.is_dir() or part.with_suffix(".py").is_file():
-                found.append(f"{package}.{module.name}.{name}")
-    return tuple(found)
+                names.append(f"{package}.{module.name}.{name}")
+    return tuple(names)
 
 
 def modules(name: str) -> Iterator[ModuleType]:

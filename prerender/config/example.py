@@ -47,15 +47,15 @@ def models() -> Iterator[tuple[str, type[BaseModel]]]:
 def defaults() -> dict[str, dict[str, Any]]:
     """The defaults by section and key, as a file has them."""
     settings = Settings.model_validate({"origin": {"url": ORIGIN}})
-    found: dict[str, dict[str, Any]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for section, model in models():
         hints = get_type_hints(model, include_extras=True)
         values = getattr(settings, section).model_dump(mode="json")
-        found[section] = {
+        sections[section] = {
             key: _written(model.model_fields[key], hints[key], value)
             for key, value in values.items()
         }
-    return found
+    return sections
 
 
 def example() -> str:

@@ -32,10 +32,10 @@ def _separated(text: str) -> list[str]:
 
 def strings_of(value: object, help_text: str) -> tuple[str, ...]:
     """Parse a list of strings."""
-    found = items_of(value, help_text)
-    if not all(isinstance(item, str) for item in found):
+    items = items_of(value, help_text)
+    if not all(isinstance(item, str) for item in items):
         raise ValueError(help_text)
-    return tuple(map(str, found))
+    return tuple(map(str, items))
 
 
 def tables_of(value: object, keys: tuple[str, str], help_text: str) -> list[dict[str, object]]:

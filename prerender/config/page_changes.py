@@ -112,15 +112,15 @@ def tags_of(fragment: str) -> tuple[Tag, ...]:
     parser.close()
     if parser.open is not None:
         raise ValueError(f"<{parser.open.name}> is not closed")
-    if not parser.found:
+    if not parser.tags:
         raise ValueError("it has no tag")
-    return tuple(map(_checked, parser.found))
+    return tuple(map(_checked, parser.tags))
 
 
 class _Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[Tag] = []
+        self.tags: list[Tag] = []
         self.open: Tag | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -129,7 +129,7 @@ class _Tags(HTMLParser):
         if tag in ("script", "style"):
             self.open = new
         else:
-            self.found.append(new)
+            self.tags.append(new)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Browsers ignore the slash, so ``<script/>`` is an open one."""
@@ -139,7 +139,7 @@ class _Tags(HTMLParser):
         """Close a script or style."""
         if self.open is None or self.open.name != tag:
             raise ValueError(f"</{tag}> closes nothing")
-        self.found.append(self.open)
+        self.tags.append(self.open)
         self.open = None
 
     def handle_data(self, data: str) -> None:

@@ -242,10 +242,10 @@ def words(*known: str) -> BeforeValidator:
     help_text = f"give a list of some of {json.dumps(known)}"
 
     def parse(value: object) -> tuple[str, ...]:
-        found = strings_of(value, help_text)
-        if not set(found) <= set(known):
+        values = strings_of(value, help_text)
+        if not set(values) <= set(known):
             raise ValueError(help_text)
-        return found
+        return values
 
     return BeforeValidator(parse)
 
@@ -293,14 +293,14 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
 
 def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
-    found: list[tuple[CrawlerClass, str]] = []
+    names: list[tuple[CrawlerClass, str]] = []
     for table in tables_of(value, ("class", "name"), help_text):
         known = next((known for known in NAMED_CLASSES if known == table["class"]), None)
         if known is None:
             allowed = ", ".join(NAMED_CLASSES)
             raise ValueError(f"{table['class']!r} is not a class: give one of {allowed}")
-        found.append((known, crawler_name(table["name"])))
-    return tuple(found)
+        names.append((known, crawler_name(table["name"])))
+    return tuple(names)
 
 
 def crawler_name(value: object) -> str:
@@ -319,13 +319,13 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
     help_text = (
         'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }]'
     )
-    found = []
+    ranges = []
     for table in tables_of(value, ("name", "file"), help_text):
         name, file = table["name"], table["file"]
         if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
             raise ValueError(f"{help_text}; name and file must be strings")
-        found.append((name, file))
-    return tuple(found)
+        ranges.append((name, file))
+    return tuple(ranges)
 
 
 def _action(value: object) -> str:

@@ -165,28 +165,28 @@ class Assets:
             headers.update(conditions)
         async with self._egress.ask(ask, headers) as response:
             if stored and response.status == 304:
-                kept = self._renewed(ask, stored, response)
+                current = self._renewed(ask, stored, response)
             else:
                 on = caching.terms(response.status, response.headers, time.time())
                 if on is None or not self.store.has_room_for(response.content_length or 0):
                     if shared:
                         shared.set_result(None)
                     return await self._stream(ask, response)
-                kept = await self._read(ask, response, on)
+                current = await self._read(ask, response, on)
         if shared:
-            shared.set_result(kept)
-        return _give(ask, kept)
+            shared.set_result(current)
+        return _give(ask, current)
 
     def _renewed(
         self, ask: Ask, stored: StoredResponse, response: ClientResponse
     ) -> StoredResponse:
         """The stored response after a 304."""
-        kept = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
+        renewed = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
         if caching.is_personal(response.headers):
             self.store.forget(ask.url)
         else:
-            self.store.put(ask.url, kept)
-        return kept
+            self.store.put(ask.url, renewed)
+        return renewed
 
     async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> StoredResponse:
         """Read the whole response and store it."""
@@ -204,10 +204,10 @@ class Assets:
         headers = end_to_end(response.headers)
         self._egress.publish(headers, own=ask.own)
         body = b"".join(parts)
-        kept = caching.stored(ask.headers, headers, body, on, arrived)
-        kept = replace(kept, digest=digest_of(body))
-        self.store.put(ask.url, kept)
-        return kept
+        new = caching.stored(ask.headers, headers, body, on, arrived)
+        new = replace(new, digest=digest_of(body))
+        self.store.put(ask.url, new)
+        return new
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
         headers = end_to_end(response.headers)

@@ -157,11 +157,11 @@ def host_and_port(request: BaseRequest) -> tuple[str, int]:
 
 
 def _host_and_port(host_field: str, scheme: str) -> tuple[str, int]:
-    found = _HOST_FIELD.fullmatch(host_field)
-    port = int((found and found[2]) or _DEFAULT_PORTS[scheme])
-    if not found or not 0 < port < 65536:
+    match = _HOST_FIELD.fullmatch(host_field)
+    port = int((match and match[2]) or _DEFAULT_PORTS[scheme])
+    if not match or not 0 < port < 65536:
         raise Forbidden(f"{host_field!r} is not a host")
-    return found[1].strip("[]"), port
+    return match[1].strip("[]"), port
 
 
 async def _noted(body: Body, exchange: Exchange) -> Body:

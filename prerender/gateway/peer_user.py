@@ -63,9 +63,9 @@ class Peers:
         """
         if theirs is None or mine is None:
             return "nobody"
-        if (found := self._look_up(theirs, mine)) is None:
+        if (entry := self._look_up(theirs, mine)) is None:
             return "ours"
-        state, user = found
+        state, user = entry
         if state != _ESTABLISHED:
             return "nobody"
         return "ours" if user in self._users else "another user"

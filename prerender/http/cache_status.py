@@ -41,7 +41,7 @@ def parameters_of(cache: str, lines: Iterable[str]) -> Mapping[str, str] | None:
     syntax error is ignored as a whole (RFC 9651 section 4.2).
     """
     text = ",".join(lines).strip(" ")
-    found = None
+    parameters = None
     at = 0
     while at < len(text):
         member = _MEMBER.match(text, at)
@@ -49,9 +49,11 @@ def parameters_of(cache: str, lines: Iterable[str]) -> Mapping[str, str] | None:
             return None
         if _unquoted(member[1]) == cache:
             last = dict(_PARAMETER.findall(member[2]))
-            found = {key: _unquoted(value or "?1") for key, value in last.items() if value != "?0"}
+            parameters = {
+                key: _unquoted(value or "?1") for key, value in last.items() if value != "?0"
+            }
         at = member.end()
-    return found
+    return parameters
 
 
 def _unquoted(value: str) -> str:

@@ -110,10 +110,10 @@ class StoredResponse:
 
 def directives(headers: Headers) -> dict[str, str]:
     """Cache-Control directives by lower-case name; the first of repeated ones counts."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, value in _DIRECTIVE.findall(_line(headers, "Cache-Control")):
-        found.setdefault(name.lower(), value.strip('"'))
-    return found
+        by_name.setdefault(name.lower(), value.strip('"'))
+    return by_name
 
 
 def may_be_shared(method: str, request: Headers) -> bool:
@@ -157,11 +157,13 @@ def stored(
     request: Headers, headers: CIMultiDict[str], body: bytes, on: Terms, now: float
 ) -> StoredResponse:
     """The stored form of a response; ``now`` in monotonic seconds."""
-    kept = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in ("age", "date"))
+    stored_headers = CIMultiDict(
+        (k, v) for k, v in headers.items() if k.lower() not in ("age", "date")
+    )
     cookie = () if directives(headers).keys() & _FOR_EVERYBODY else ("Cookie",)
     names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *cookie, *_vary(headers)))
     selecting = tuple((name, _line(request, name)) for name in names)
-    return StoredResponse(selecting, kept, body, on.lifetime, now - on.age)
+    return StoredResponse(selecting, stored_headers, body, on.lifetime, now - on.age)
 
 
 def refreshed(old: StoredResponse, response: Headers, wall: float, now: float) -> StoredResponse:

@@ -52,7 +52,7 @@ def client_address(remote: str, headers: Fields, trusted: tuple[Network, ...]) -
     hops = ", ".join(headers.getall(_FORWARDED_FOR)).split(",")
     if _FORWARDED_FOR not in headers:
         elements = ",".join(headers.getall(_FORWARDED)).split(",")
-        hops = [found[1] if (found := _FOR.search(element)) else "" for element in elements]
+        hops = [match[1] if (match := _FOR.search(element)) else "" for element in elements]
         if _FORWARDED not in headers:
             hops = []
     address = _address(remote)
@@ -104,8 +104,8 @@ def is_trusted(address: Address, trusted: tuple[Network, ...]) -> bool:
 
 def _address(text: str) -> Address | None:
     text = text.strip()
-    if found := _WITH_PORT.fullmatch(text):
-        text = found[1] or found[2]
+    if match := _WITH_PORT.fullmatch(text):
+        text = match[1] or match[2]
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

@@ -56,7 +56,7 @@ USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
 
 # Headers of the document that snapshots keep. Validators, lengths, cookies, codings and policies belong
 # to the origin's bytes; these describe the page itself.
-_KEPT_ON_SNAPSHOT = frozenset({"content-language", "content-signal", "link", "x-robots-tag"})
+_SNAPSHOT_HEADERS = frozenset({"content-language", "content-signal", "link", "x-robots-tag"})
 
 
 class Forwarding:
@@ -93,23 +93,23 @@ class Forwarding:
         self, fields: Fields, host: str, peer: tuple[str, bool], minor: int, traced: bool
     ) -> bytes:
         remote, trusted = peer
-        kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
+        lines = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
         for name, line in end_to_end_lines(fields):
             if name == "host":
-                kept.append(b"Host: " + host.encode())
+                lines.append(b"Host: " + host.encode())
             elif name == "content-length":
-                kept.append(b"Content-Length: " + value_of(line))
+                lines.append(b"Content-Length: " + value_of(line))
             elif name == "expect" and not minor:
                 pass  # RFC 9110 section 10.1.1
             elif name == PARENT_FIELD and traced:
                 pass
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
-                kept.append(line)
+                lines.append(line)
         received = _NONE
         if trusted and not fields.names.keys().isdisjoint(_REMADE):
             received = tuple(tuple(fields.values(name)) for name in _REMADE)
-        kept += (*_about(received, host, remote), self._via[minor], b"")
-        return b"\r\n".join(kept)
+        lines += (*_about(received, host, remote), self._via[minor], b"")
+        return b"\r\n".join(lines)
 
 
 def _about(received: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
@@ -202,8 +202,8 @@ def publish_all(headers: CIMultiDict[str], origin: URL, public: URL) -> None:
     """Replace the origin's internal host in all headers with URLs: Location and Content-Location
     (RFC 9110), Link (RFC 8288 section 3) and Refresh."""
 
-    def published(found: re.Match[str]) -> str:
-        return found[1] + publish(found[2], origin, public)
+    def published(match: re.Match[str]) -> str:
+        return match[1] + publish(match[2], origin, public)
 
     for name, reference in _REFERENCES.items():
         if name in headers:
@@ -211,9 +211,9 @@ def publish_all(headers: CIMultiDict[str], origin: URL, public: URL) -> None:
             headers.extend((name, value) for value in values)
 
 
-def kept_on_snapshot(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def snapshot_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The headers of the document that its snapshot keeps."""
-    return tuple((name, value) for name, value in headers if name.lower() in _KEPT_ON_SNAPSHOT)
+    return tuple((name, value) for name, value in headers if name.lower() in _SNAPSHOT_HEADERS)
 
 
 def origin_form(target: str) -> str:

@@ -14,7 +14,7 @@ def weights(value: str) -> dict[str, float]:
     Parameters other than the weight belong to the member (``a;x=1``). Of repeated members the
     greatest weight counts; members with a malformed weight are ignored.
     """
-    found: dict[str, float] = {}
+    by_member: dict[str, float] = {}
     for member in value.lower().split(","):
         parts = [part.strip(" \t") for part in member.split(";")]
         weight = 1.0
@@ -23,8 +23,8 @@ def weights(value: str) -> dict[str, float]:
             weight = float(match[1]) if match else -1.0
         if parts[0] and weight >= 0:
             name = ";".join(parts)
-            found[name] = max(found.get(name, 0.0), weight)
-    return found
+            by_member[name] = max(by_member.get(name, 0.0), weight)
+    return by_member
 
 
 def preferences(value: str) -> list[str]:

@@ -134,7 +134,7 @@ class SnapshotBuilder:
 
     def _kept(self, target: Target, document: Document) -> Iterator[Header]:
         """The document's headers that are copied to the snapshot."""
-        for name, value in forwarding_headers.kept_on_snapshot(document.headers.items()):
+        for name, value in forwarding_headers.snapshot_headers(document.headers.items()):
             if name.lower() != "link":
                 yield name.title(), value
             elif links := without_programs(value):

@@ -32,8 +32,8 @@ def _visible_except(escaped: str) -> str:
 
 
 # Characters that are not escaped; urllib's quote() escapes every other octet in uppercase.
-_KEPT_BY_BROWSERS = _visible_except('"<>`')  # WHATWG URL, fragment percent-encode set
-_KEPT_BY_CRAWLERS = _visible_except("#%&+")  # the scheme: %00-20 %23 %25-26 %2B %7F-FF
+_UNESCAPED_BY_BROWSERS = _visible_except('"<>`')  # WHATWG URL, fragment percent-encode set
+_UNESCAPED_BY_CRAWLERS = _visible_except("#%&+")  # the scheme: %00-20 %23 %25-26 %2B %7F-FF
 
 # "surrogateescape" maps undecodable octets to U+DC80..U+DCFF; other lone surrogates come from no octet,
 # and UTF-8 cannot express them.
@@ -60,7 +60,9 @@ class PrettyURL(NamedTuple):
         Escapes the same characters as a URL parser in a fragment (WHATWG URL, section 1.3), and also
         tabs and line ends, which the parser would strip although the crawler saw their escapes.
         """
-        return f"#!{quote(_utf8(self.fragment), safe=_KEPT_BY_BROWSERS)}" if self.fragment else ""
+        return (
+            f"#!{quote(_utf8(self.fragment), safe=_UNESCAPED_BY_BROWSERS)}" if self.fragment else ""
+        )
 
     def __str__(self) -> str:
         """Path, query and hash, to append to ``scheme://host``.
@@ -83,8 +85,8 @@ def ugly_to_pretty(target: str) -> PrettyURL | None:
     others, ampersand, last = query.rpartition("&")
     if not last.startswith(UGLY_TOKEN) or _has_token(others) or "#" in target:
         return None
-    kept = f"{path}?{others}" if ampersand else path
-    return PrettyURL(kept, _unescape(last.removeprefix(UGLY_TOKEN)))
+    page = f"{path}?{others}" if ampersand else path
+    return PrettyURL(page, _unescape(last.removeprefix(UGLY_TOKEN)))
 
 
 def pretty_to_ugly(url: str, *, opted_in: bool = False) -> str | None:
@@ -100,7 +102,7 @@ def pretty_to_ugly(url: str, *, opted_in: bool = False) -> str | None:
     crawlable = fragment.startswith("!") or (opted_in and not hash_sign)
     if not crawlable or _has_token(query):
         return None
-    value = quote(_utf8(fragment.removeprefix("!")), safe=_KEPT_BY_CRAWLERS)
+    value = quote(_utf8(fragment.removeprefix("!")), safe=_UNESCAPED_BY_CRAWLERS)
     return f"{page}{'&' if question_mark else '?'}{UGLY_TOKEN}{value}"
 
 

@@ -140,10 +140,10 @@ def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
 
 def servers(netloc: str, default_port: int) -> list[tuple[str, int]]:
     """The hosts and ports of ``user:password@host:port,host:port``. Raises ValueError."""
-    found = []
+    hosts = []
     for server in netloc.rpartition("@")[2].split(","):
         url = urlsplit(f"//{server}")
         if not url.hostname or url.port == 0:
             raise ValueError(f"{server!r} is not a host and port")
-        found.append((url.hostname, url.port or default_port))
-    return found
+        hosts.append((url.hostname, url.port or default_port))
+    return hosts

@@ -45,8 +45,8 @@ def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
 def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
     """The value of a Link header with pretty references (RFC 8288 section 3)."""
 
-    def pretty(found: re.Match[str]) -> str:
-        before, reference = (found[1], found[2]) if found[1] else (found[3], found[4])
+    def pretty(match: re.Match[str]) -> str:
+        before, reference = (match[1], match[2]) if match[1] else (match[3], match[4])
         return before + pretty_reference(reference, base, sites)
 
     return _LINK_REFERENCE.sub(pretty, value)
@@ -54,8 +54,8 @@ def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
 
 def without_programs(value: str) -> str:
     """The value of a Link header without preloads of scripts, which a snapshot does not have."""
-    kept = [link for link in _LINK.findall(value) if not _is_of_program(link)]
-    return ", ".join(link.strip() for link in kept if link.strip())
+    links = [link for link in _LINK.findall(value) if not _is_of_program(link)]
+    return ", ".join(link.strip() for link in links if link.strip())
 
 
 def _is_of_program(link: str) -> bool:

@@ -17,10 +17,10 @@ class Tracking:
         if not question_mark:
             return target
         parameters = query.split("&")
-        kept = [parameter for parameter in parameters if not self._has_name(parameter)]
-        if len(kept) == len(parameters):
+        remaining = [parameter for parameter in parameters if not self._has_name(parameter)]
+        if len(remaining) == len(parameters):
             return target
-        return f"{path}?{'&'.join(kept)}" if kept else path
+        return f"{path}?{'&'.join(remaining)}" if remaining else path
 
     def _has_name(self, parameter: str) -> bool:
         name = parameter.partition("=")[0]

@@ -113,7 +113,7 @@ def _fault(snapshot: Snapshot) -> str:
     """Why a snapshot cannot be imported, or ''."""
     if snapshot.status not in _STATUSES:
         return f"snapshots with status {snapshot.status} are not stored"
-    if forwarding_headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
+    if forwarding_headers.snapshot_headers(snapshot.headers) != snapshot.headers:
         return "it has headers that are not allowed in a snapshot"
     if any(not re.fullmatch(r"[\x20-\xff]*", value) for _, value in snapshot.headers):
         return "a header has invalid characters"

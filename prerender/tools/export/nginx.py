@@ -19,7 +19,7 @@ from prerender.urls.ajax_crawling import PrettyURL
 
 HTTP_FILE = "nginx-http.conf"
 SERVER_FILE = "nginx-server.conf"
-# The headers of snapshots (headers.kept_on_snapshot), and a variable name for each.
+# The headers of snapshots (forwarding_headers.snapshot_headers), and a variable name for each.
 _FIELDS = {"content-language": "Content-Language", "link": "Link", "x-robots-tag": "X-Robots-Tag"}
 
 # The only way to write a dollar sign in a value of nginx.
