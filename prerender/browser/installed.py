@@ -25,8 +25,8 @@ class Installed:
         self._program = Path(os.readlink(link))
         # The link leads to the file that runs, even if there is another one of its name already.
         self._first = _files(self._program) | {self._program.name: _version(link)}
-        self._found = self._first
-        self._found_at = self._looked_at = time.monotonic()
+        self._current = self._first
+        self._since = self._looked_at = time.monotonic()
 
     def is_replaced(self) -> bool:
         """Whether other files are there now, and have been for a while. Looks every few seconds."""
@@ -34,10 +34,10 @@ class Installed:
         if now - self._looked_at >= CHECK_SECONDS:
             self._looked_at = now
             files = _files(self._program)
-            if files != self._found:
-                self._found, self._found_at = files, now
-        is_there = self._program.name in self._found
-        return is_there and self._found != self._first and now - self._found_at >= SETTLED_SECONDS
+            if files != self._current:
+                self._current, self._since = files, now
+        is_there = self._program.name in self._current
+        return is_there and self._current != self._first and now - self._since >= SETTLED_SECONDS
 
 
 def _files(program: Path) -> _Files:

@@ -32,16 +32,16 @@ def crawlers_of(settings: Settings) -> Crawlers:
     Raises ConfigError if the file is invalid.
     """
     triggers = settings.triggers
-    found = known.built_in()
+    crawlers = known.built_in()
     if triggers.crawlers_file:
         where = f"[triggers] crawlers_file: {triggers.crawlers_file}"
         try:
-            found = found.changed_by(known.read(Path(triggers.crawlers_file)))
+            crawlers = crawlers.changed_by(known.read(Path(triggers.crawlers_file)))
         except OSError as error:
             raise ConfigError([f"{where}: {error.strerror}"]) from error
         except ValueError as error:
             raise ConfigError([f"{where}: {line}" for line in str(error).split("\n")]) from error
-    return found.with_names(triggers.more)
+    return crawlers.with_names(triggers.more)
 
 
 def triggers_of(settings: Settings) -> Triggers:
@@ -150,18 +150,18 @@ def _identities(
     files: tuple[tuple[str, str], ...],
     published: Mapping[str, PublishedRanges],
 ) -> dict[str, Identity]:
-    found: dict[str, Identity] = {}
+    identities: dict[str, Identity] = {}
     from_files = {name for name, _ in files}
     for one in crawlers.crawlers:
         urls = one.ranges if one.name not in from_files else ()
         ranges = tuple(published[url] for url in urls if url in published)
         if one.domains or ranges:
-            found[one.name] = Identity(one.domains, ranges)
+            identities[one.name] = Identity(one.domains, ranges)
     for name, file in files:
-        identity = found.get(name, Identity())
+        identity = identities.get(name, Identity())
         try:
-            found[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))
+            identities[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError([f"[triggers] ranges: {file}: {reason}"]) from error
-    return found
+    return identities

@@ -299,8 +299,8 @@ def keys_of(body: bytes) -> dict[str, Key]:
         raise NotVerified(f"it has more than {MOST_KEYS} keys")
     keys = {}
     for entry in entries:
-        if isinstance(entry, dict) and (found := _key(entry)) is not None:
-            keys[found[0]] = found[1]
+        if isinstance(entry, dict) and (pair := _key(entry)) is not None:
+            keys[pair[0]] = pair[1]
     return keys
 
 

@@ -53,8 +53,8 @@ class Crawlers:
         """This list, with the entries of another one, which take precedence."""
         replaced = {one.name.lower() for one in other.crawlers}
         replaced |= {name.lower() for name in other.left_out}
-        kept = (one for one in self.crawlers if one.name.lower() not in replaced)
-        return Crawlers(self.date, (*kept, *other.crawlers), self.left_out)
+        unchanged = (one for one in self.crawlers if one.name.lower() not in replaced)
+        return Crawlers(self.date, (*unchanged, *other.crawlers), self.left_out)
 
     def with_names(self, names: Iterable[tuple[CrawlerClass, str]]) -> "Crawlers":
         """This list, with further names."""
@@ -100,7 +100,7 @@ def parse(text: str) -> Crawlers:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not TOML: {error}") from error
     problems: list[str] = []
-    found: dict[str, Crawler] = {}
+    crawlers: dict[str, Crawler] = {}
     made, left_out = content.pop("date", None), content.pop(_LEFT_OUT, {})
     if made is not None and type(made) is not date:
         problems.append(f"date: {made!r}: give a date, such as 2026-11-26")
@@ -114,19 +114,19 @@ def parse(text: str) -> Crawlers:
             continue
         for name, entry in entries.items():
             where = f"[{section}] {name}"
-            if name.lower() in found:
-                problems.append(f"{where}: is also in [{found[name.lower()].crawler}]")
+            if name.lower() in crawlers:
+                problems.append(f"{where}: is also in [{crawlers[name.lower()].crawler}]")
             try:
                 keys = _Entry.model_validate(entry).model_dump()
                 keys |= {key: tuple(keys[key]) for key in ("domains", "ranges")}
-                found[name.lower()] = Crawler(name=crawler_name(name), crawler=known, **keys)
+                crawlers[name.lower()] = Crawler(name=crawler_name(name), crawler=known, **keys)
             except ValidationError as error:
                 problems += [_problem(where, one) for one in error.errors(include_url=False)]
             except ValueError as error:
                 problems.append(f"{where}: {error}")
     if problems:
         raise ValueError("\n".join(problems))
-    return Crawlers(made, tuple(found.values()), left_out)
+    return Crawlers(made, tuple(crawlers.values()), left_out)
 
 
 def _problem(where: str, error: Mapping[str, object]) -> str:

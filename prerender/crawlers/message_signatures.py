@@ -85,7 +85,7 @@ def dictionary(name: str, value: str) -> dict[str, tuple[Any, dict[str, Any]]]:
     """
     repeated: list[str] = []
     try:
-        found = http_sf.parse(
+        members = http_sf.parse(
             value.encode("latin-1", "replace"),
             tltype="dictionary",
             on_duplicate_key=lambda key, _: repeated.append(key),
@@ -94,7 +94,7 @@ def dictionary(name: str, value: str) -> dict[str, tuple[Any, dict[str, Any]]]:
         raise NotVerified(f"{name} is malformed: {error}") from error
     if repeated:
         raise NotVerified(f"{name} has {repeated[0]} twice")
-    return cast("dict[str, tuple[Any, dict[str, Any]]]", found)
+    return cast("dict[str, tuple[Any, dict[str, Any]]]", members)
 
 
 def signatures(signature_input: str, tag: str) -> list[Signature]:
@@ -102,8 +102,8 @@ def signatures(signature_input: str, tag: str) -> list[Signature]:
     members = dictionary("Signature-Input", signature_input)
     if len(members) > MOST_SIGNATURES:
         raise NotVerified(f"there are more than {MOST_SIGNATURES} signatures")
-    found = [_signature(label, *member) for label, member in members.items()]
-    return [signature for signature in found if signature.tag == tag]
+    parsed = [_signature(label, *member) for label, member in members.items()]
+    return [signature for signature in parsed if signature.tag == tag]
 
 
 def _signature(label: str, covered: object, parameters: Mapping[str, object]) -> Signature:

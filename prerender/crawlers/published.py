@@ -29,7 +29,7 @@ RENEW_SECONDS = 86400.0
 RETRY_SECONDS = 3600.0
 # The age above which a list may have become wrong.
 OLD_SECONDS = 3 * RENEW_SECONDS
-_KEPT_SECONDS = 90 * RENEW_SECONDS
+_NOTE_SECONDS = 90 * RENEW_SECONDS
 _CONNECT_SECONDS = 5.0
 _FETCH_SECONDS = 20.0
 _MOST_REDIRECTS = 3
@@ -149,7 +149,7 @@ class Renewal:
         one.error = ""
         log.info("ranges_renewed", url=one.url, networks=len(one.networks))
         data = json.dumps((one.url, now, text)).encode()
-        await self._notes.set(one.note, data, _KEPT_SECONDS)
+        await self._notes.set(one.note, data, _NOTE_SECONDS)
 
 
 async def _text(session: ClientSession, url: URL) -> str:

@@ -35,12 +35,12 @@ def opt_out_of(text: str) -> Protego | None:
     """The rules of a robots.txt about ugly URLs; None if there are none."""
     if _PARAMETER not in text:
         return None
-    kept = []
+    lines = []
     for line in text.splitlines():
         field = line.partition(":")[0].strip().lower()
         if field == "user-agent" or _PARAMETER in line.partition("#")[0]:
-            kept.append(line)
-    return Protego.parse("\n".join(kept))
+            lines.append(line)
+    return Protego.parse("\n".join(lines))
 
 
 class OptOut:

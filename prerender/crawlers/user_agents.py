@@ -37,8 +37,8 @@ class UserAgents:
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
         """The class of a crawler; None for visitors and unknown clients."""
-        found = self.crawlers_of(user_agent)
-        return found[0].crawler if found else None
+        crawlers = self.crawlers_of(user_agent)
+        return crawlers[0].crawler if crawlers else None
 
     def crawlers_of(self, user_agent: str) -> tuple[Crawler, ...]:
         """The crawlers that a User-Agent names, the one that it is first; usually none or one.
@@ -60,7 +60,7 @@ class UserAgents:
     def _search(self, user_agent: str) -> tuple[Crawler, ...]:
         text = user_agent.lower()
         # By place, the longest name there: AI2Bot-DeepResearchEval is not AI2Bot.
-        found: dict[int, tuple[int, Crawler]] = {}
+        longest: dict[int, tuple[int, Crawler]] = {}
         for word in _WORDS.finditer(text):
             for offset, token, anchored, crawler in self._by_word.get(word[0], ()):
                 start, end = word.start() - offset, word.start() - offset + len(token)
@@ -68,10 +68,10 @@ class UserAgents:
                     continue
                 if _WORD.match(token[-1]) and _WORD.match(text, end):
                     continue
-                if text.startswith(token, start) and end > found.get(start, (0,))[0]:
-                    found[start] = (end, crawler)
+                if text.startswith(token, start) and end > longest.get(start, (0,))[0]:
+                    longest[start] = (end, crawler)
         # "like Googlebot" is said by others.
-        own = [at for at in found if not text.endswith("like ", 0, at)]
-        crawlers = [found[at][1] for at in own or found]
+        own = [at for at in longest if not text.endswith("like ", 0, at)]
+        crawlers = [longest[at][1] for at in own or longest]
         # Stable: within a class, in the order of their places.
         return tuple(dict.fromkeys(sorted(crawlers, key=lambda one: _RANKS[one.crawler])))

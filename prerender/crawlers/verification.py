@@ -52,7 +52,7 @@ class Identity:
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     genuine: bool
-    found: float
+    at: float
     look_again: float
 
 
@@ -156,9 +156,9 @@ class Verifier:
         except (dns.exception.DNSException, OSError) as error:
             log.info("crawler_verification_failed", address=str(address), reason=_reason(error))
             now = self._clock()
-            if known is None or now > known.found + STALE_SECONDS:
+            if known is None or now > known.at + STALE_SECONDS:
                 known = _Verdict(False, now, now)
-            return self._remember(key, _Verdict(known.genuine, known.found, now + RETRY_SECONDS))
+            return self._remember(key, _Verdict(known.genuine, known.at, now + RETRY_SECONDS))
         now = self._clock()
         return self._remember(key, _Verdict(genuine, now, now + KNOWN_SECONDS))
 

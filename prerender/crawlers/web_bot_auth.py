@@ -103,17 +103,17 @@ class SignedAgents:
                 raise NotVerified(f"there is no {name} header")
         if sum(map(len, fields.values())) > LONGEST_FIELDS:
             raise NotVerified(f"the headers of the signature have more than {LONGEST_FIELDS} bytes")
-        found = signatures(fields["Signature-Input"], TAG)
-        if not 0 < len(found) <= MOST_TRIED:
+        candidates = signatures(fields["Signature-Input"], TAG)
+        if not 0 < len(candidates) <= MOST_TRIED:
             raise NotVerified(
                 f"more than {MOST_TRIED} signatures have the tag {TAG}"
-                if found
+                if candidates
                 else f"no signature has the tag {TAG}"
             )
         message = self._message(request)
         until = asyncio.get_running_loop().time() + wait_seconds
         reasons = []
-        for signature in found:
+        for signature in candidates:
             left = max(0.0, until - asyncio.get_running_loop().time())
             try:
                 agent = _check_rules(signature, request, self._clock())

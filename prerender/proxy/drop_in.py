@@ -45,12 +45,12 @@ def page_url(target: str) -> str | None:
     An unescaped URL stays unchanged, unless it looks as if nginx had escaped it: then it is unescaped
     once. ``+`` is a plus sign.
     """
-    if found := _AS_PARAMETER.fullmatch(target):
-        return _unescaped(found[1])
-    found = _WHOLE.fullmatch(target)
-    if found is None:
+    if match := _AS_PARAMETER.fullmatch(target):
+        return _unescaped(match[1])
+    match = _WHOLE.fullmatch(target)
+    if match is None:
         return None
-    scheme, separator, rest = found.groups()
+    scheme, separator, rest = match.groups()
     if "%" in separator:
         rest = _unescaped(rest.partition("?")[0])
     elif _BY_NGINX.fullmatch(rest) and _ESCAPED_AGAIN.search(rest):

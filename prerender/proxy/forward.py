@@ -154,9 +154,9 @@ class Forwarder:
             if isinstance(error, _UploadFailed):
                 raise error.reason from None
             raise
-        found = OriginResponse(self, request, response, connection, upload)
-        found.seconds = time.perf_counter() - began
-        return found
+        origin_response = OriginResponse(self, request, response, connection, upload)
+        origin_response.seconds = time.perf_counter() - began
+        return origin_response
 
     def page_lines(self, request: Request, head: ResponseHead) -> bytes:
         """More header lines of a page."""

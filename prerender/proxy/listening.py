@@ -44,10 +44,10 @@ class Listening:
 
     async def open(self, host: str, port: int, backlog: int) -> int:
         """Listen, and return the port. Raises OSError."""
-        found = await self._loop.getaddrinfo(
+        addresses = await self._loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, _, _, _, address in dict.fromkeys(addresses):
             one = socket.create_server(
                 (str(address[0]), int(address[1])), family=family, backlog=backlog
             )

@@ -89,9 +89,9 @@ class OriginConnections:
 
     async def _connect(self) -> OriginConnection:
         # Resolved each time: reuse makes that rare, and changed addresses are noticed.
-        found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         connected = await aiohappyeyeballs.start_connection(
-            found, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1, loop=self._loop
+            addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1, loop=self._loop
         )
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -86,7 +86,9 @@ class SnapshotBuilder:
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{len(body)} bytes", about=target.url)
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
-        copies = (header for header in self._kept(target, document) if header[0] not in own)
+        copies = (
+            header for header in self._copied_headers(target, document) if header[0] not in own
+        )
         headers = (*copies, *own.items(), *self._changes)
         if self._content.soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
@@ -132,7 +134,7 @@ class SnapshotBuilder:
             html = pattern.sub("", html)
         return f"W/{etag_of(status, headers, html.encode())}"
 
-    def _kept(self, target: Target, document: Document) -> Iterator[Header]:
+    def _copied_headers(self, target: Target, document: Document) -> Iterator[Header]:
         """The document's headers that are copied to the snapshot."""
         for name, value in forwarding_headers.snapshot_headers(document.headers.items()):
             if name.lower() != "link":

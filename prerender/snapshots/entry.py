@@ -228,13 +228,13 @@ def _bodies(
     listed: tuple[tuple[str, int], ...], data: bytes, start: int
 ) -> tuple[tuple[str, bytes], ...]:
     """Split the bodies after the header. Raises BadEntry."""
-    found = []
+    bodies = []
     for coding, size in listed:
-        found.append((coding, data[start : start + size]))
+        bodies.append((coding, data[start : start + size]))
         start += size
     if start != len(data):
         raise BadEntry(f"{len(data)} bytes instead of {start}")
-    return tuple(found)
+    return tuple(bodies)
 
 
 def _problem(head: _Head) -> str:

@@ -107,8 +107,8 @@ class Purges:
         if len(self.records) <= MOST_RECORDS:
             return self
         by_age = sorted(self.records, key=lambda purge: self.records[purge])
-        old, kept = by_age[: MOST_RECORDS // 2], by_age[MOST_RECORDS // 2 :]
-        records = {purge: self.records[purge] for purge in kept}
+        old, recent = by_age[: MOST_RECORDS // 2], by_age[MOST_RECORDS // 2 :]
+        records = {purge: self.records[purge] for purge in recent}
         for purge in old:
             everything = Purge("all", soft=purge.soft)
             records[everything] = max(records.get(everything, 0), self.records[purge])
@@ -151,5 +151,5 @@ def is_tag(text: str) -> bool:
 
 def tags_of(lists: Iterable[str]) -> tuple[str, ...]:
     """The distinct tags in comma- or space-separated lists. Invalid tags are skipped."""
-    found = dict.fromkeys(word for text in lists for word in re.split(r"[,\s]+", text))
-    return tuple(word for word in found if is_tag(word))[:MOST_TAGS]
+    words = dict.fromkeys(word for text in lists for word in re.split(r"[,\s]+", text))
+    return tuple(word for word in words if is_tag(word))[:MOST_TAGS]

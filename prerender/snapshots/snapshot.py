@@ -176,8 +176,8 @@ class Snapshot:
     @cached_property
     def title(self) -> str:
         """The title, from the beginning of the HTML."""
-        found = _TITLE.search(self.body, 0, _HEAD_BYTES)
-        text = found[1].decode("utf-8", "replace") if found else ""
+        match = _TITLE.search(self.body, 0, _HEAD_BYTES)
+        text = match[1].decode("utf-8", "replace") if match else ""
         return " ".join(unescape(text).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:

@@ -363,8 +363,8 @@ class CachedSnapshots:
             self._retries.succeeded(target)
         if old is not None and (refused := self._refused(old, snapshot, now)):
             log.warning("snapshot_not_replaced", url=target.url, reason=refused)
-            kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
-            return replace(kept, timings=result.timings)
+            old_result = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
+            return replace(old_result, timings=result.timings)
         if snapshot.facts.unusable:
             return self._shown_once(target, result)
         same = old is not None and old.snapshot.etag == snapshot.etag

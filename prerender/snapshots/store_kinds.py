@@ -103,9 +103,11 @@ class _Redis(StoreKind):
             return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
         scheme, _, kind = url.scheme.partition("+")
         allowed = _TLS_OPTIONS if scheme == "rediss" else frozenset()
-        found = servers(url.netloc, 1)
+        addresses = servers(url.netloc, 1)
         path = _REDIS_PATHS[kind].fullmatch(url.path)
-        return (bool(kind) or len(found) == 1) and path is not None and options.keys() <= allowed
+        return (
+            (bool(kind) or len(addresses) == 1) and path is not None and options.keys() <= allowed
+        )
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
         from prerender.snapshots.stores.redis import RedisCache  # noqa: PLC0415
@@ -129,21 +131,21 @@ class _Named(StoreKind):
 
         url = settings.cache.url
         try:
-            found = named(url, namespace, settings.cache.timeout)
+            backend = named(url, namespace, settings.cache.timeout)
         except ValueError as error:
             raise ConfigError([f"[cache] url: {url}: {error}"]) from error
-        log.warning("store_limited", store=found.NAME, lacks=LACKS)
-        return found
+        log.warning("store_limited", store=backend.NAME, lacks=LACKS)
+        return backend
 
     async def diagnose(self, settings: "Settings", namespace: str) -> Diagnosis:
         """Check that the class exists. The needs of a backend are unknown."""
         from prerender.snapshots.stores.aiocache_backends import LACKS, named  # noqa: PLC0415
 
         try:
-            found = named(settings.cache.url, namespace, settings.cache.timeout)
+            backend = named(settings.cache.url, namespace, settings.cache.timeout)
         except ValueError as error:
             return Diagnosis("problem", f"aiocache: {error}", "correct [cache] url")
-        return Diagnosis("ok", f"aiocache: {type(found).__name__}; it has {LACKS}")
+        return Diagnosis("ok", f"aiocache: {type(backend).__name__}; it has {LACKS}")
 
 
 KINDS = (_Memory(), _File(), _Redis(), _Named())

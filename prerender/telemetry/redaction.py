@@ -25,10 +25,10 @@ class Redaction:
             return text
         parts: list[str] = []
         end = 0
-        for found in _NAME.finditer(text):
-            if found.start() >= end and self._is_secret(found[2]):
-                parts += (text[end : found.end()], MASK)
-                value = (_ENCODED_VALUE if found[1] else _VALUE).match(text, found.end())
+        for match in _NAME.finditer(text):
+            if match.start() >= end and self._is_secret(match[2]):
+                parts += (text[end : match.end()], MASK)
+                value = (_ENCODED_VALUE if match[1] else _VALUE).match(text, match.end())
                 assert value is not None
                 end = value.end()
         return "".join((*parts, text[end:])) if parts else text

@@ -30,9 +30,11 @@ def gauge(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) 
     return family
 
 
-def histogram(name: str, text: str, labels: Labels, found: Mapping[Labels, Distribution]) -> Metric:
+def histogram(
+    name: str, text: str, labels: Labels, distributions: Mapping[Labels, Distribution]
+) -> Metric:
     """A histogram by the values of its labels."""
     family = HistogramMetricFamily(name, text, labels=labels)
-    for values, (buckets, total) in sorted(found.items()):
+    for values, (buckets, total) in sorted(distributions.items()):
         family.add_metric(values, buckets, total)
     return family

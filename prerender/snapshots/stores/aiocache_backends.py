@@ -43,8 +43,8 @@ class NamedCache(BackingCache):
 
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
-        found = await self._purges()
-        return None if found.generation == generation else found
+        purges = await self._purges()
+        return None if purges.generation == generation else purges
 
     def _get_ttl(self, ttl: Any) -> int:
         """Whole seconds, because not every backend accepts fractions."""
@@ -70,12 +70,12 @@ def named(url: str, namespace: str, timeout_seconds: float) -> NamedCache:
 def _class(path: str) -> type[Any]:
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(import_module(module), name)
+        backend = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"there is no class {path}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, BaseCache)):
+    if not (isinstance(backend, type) and issubclass(backend, BaseCache)):
         raise ValueError(f"{path} is not an aiocache cache")
-    return found
+    return backend
 
 
 def dump_purges(purges: Purges) -> bytes:

@@ -66,13 +66,13 @@ class BatchedReads(Generic[T]):
 
     async def _read_some(self, batch: dict[str, asyncio.Future[T]]) -> None:
         try:
-            found = await self._read(list(batch))
+            values = await self._read(list(batch))
         except Exception as error:
             for future in batch.values():
                 future.set_exception(error)
                 future.exception()  # retrieved here, in case all callers have left
         else:
-            for future, value in zip(batch.values(), found, strict=True):
+            for future, value in zip(batch.values(), values, strict=True):
                 future.set_result(value)
         finally:
             for key, future in batch.items():

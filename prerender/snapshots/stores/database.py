@@ -108,9 +108,9 @@ class Database:
             " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ?"
         )
         now = time.time()
-        found = dict(self._for_reading().execute(query, (json.dumps(keys), now)).fetchall())
-        self._touched.update(dict.fromkeys(found, now))
-        return [found.get(key) for key in keys]
+        by_key = dict(self._for_reading().execute(query, (json.dumps(keys), now)).fetchall())
+        self._touched.update(dict.fromkeys(by_key, now))
+        return [by_key.get(key) for key in keys]
 
     def write(self, key: str, value: bytes, expires: float, line: bytes | None = None) -> None:
         """Store bytes and their line in lists until a Unix time, and evict others if needed."""
@@ -142,8 +142,8 @@ class Database:
             )
             # The first key after all keys with the prefix.
             end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            found = connection.execute(query, (prefix, end, time.time()))
-            while piece := found.fetchmany(PIECE):
+            rows = connection.execute(query, (prefix, end, time.time()))
+            while piece := rows.fetchmany(PIECE):
                 yield [line for (line,) in piece]
 
     def remove(self, key: str) -> bool:

@@ -57,8 +57,8 @@ class FileCache(BackingCache):
                 raise
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        (found,) = await self._multi_get([key])
-        return found
+        (value,) = await self._multi_get([key])
+        return value
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
@@ -116,8 +116,8 @@ class FileCache(BackingCache):
     @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
-        found = await self._run(self._reading, self.database.purges, self.namespace)
-        return None if found.generation == generation else found
+        purges = await self._run(self._reading, self.database.purges, self.namespace)
+        return None if purges.generation == generation else purges
 
     async def _close(self, *_: Any, **__: Any) -> None:
         await self._in(self._reading, self.database.close_reader)

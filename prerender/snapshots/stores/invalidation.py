@@ -46,27 +46,27 @@ class Invalidation:
             return
         cache = store.cache
         before, self._read_again = self._read_again, now + TRUST_SECONDS if cache.shared else inf
-        found = await store.ask("purges", lambda: cache.purges(self.generation))
-        if isinstance(found, Purges):
-            self._learn(await self._completed(found, store) if cache.shared else found)
-        elif isinstance(found, Failed) and not cache.shared:
+        stored = await store.ask("purges", lambda: cache.purges(self.generation))
+        if isinstance(stored, Purges):
+            self._learn(await self._completed(stored, store) if cache.shared else stored)
+        elif isinstance(stored, Failed) and not cache.shared:
             self._read_again = before
 
-    async def _completed(self, found: Purges, store: Guarded) -> Purges:
+    async def _completed(self, stored: Purges, store: Guarded) -> Purges:
         """The purges of a store, including those that it has lost, as in a failover."""
-        if found.generation >= self.generation:
-            return found
+        if stored.generation >= self.generation:
+            return stored
         restored = await store.ask("purge", lambda: store.cache.restore(self.purges))
-        return self.purges.united(found) if isinstance(restored, Failed) else restored
+        return self.purges.united(stored) if isinstance(restored, Failed) else restored
 
     async def purge(self, purge: Purge) -> bool:
         """Add a purge. Returns False if other replicas could not be informed."""
         store = self._store
         if store is not None:
             cache = store.cache
-            found = await store.ask("purge", lambda: cache.purge(purge))
-            if not isinstance(found, Failed):
-                self._learn(found)
+            stored = await store.ask("purge", lambda: cache.purge(purge))
+            if not isinstance(stored, Failed):
+                self._learn(stored)
                 return True
         # In this process; other replicas are informed when the store is available again.
         self._learn(self.purges.with_(purge, self._clock()))

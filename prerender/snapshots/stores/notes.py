@@ -32,13 +32,13 @@ class Notes:
         """The note of a key, if there is one; for changing it. Raises StoreError if that is unknown."""
         name = f"{_PREFIX}{key}"
         if self._store is None:
-            found = self._memory.peek(name)
+            note = self._memory.peek(name)
         else:
             cache = self._store.cache
-            found = await self._store.ask("note", lambda: cache.get(name, loads_fn=_as_it_is))
-            if isinstance(found, Failed):
+            note = await self._store.ask("note", lambda: cache.get(name, loads_fn=_as_it_is))
+            if isinstance(note, Failed):
                 raise StoreError("the store did not respond")
-        return _bytes_of(found)
+        return _bytes_of(note)
 
     async def set(self, key: str, data: bytes, ttl: float) -> bool:
         """Store a note for ``ttl`` seconds. Returns whether it is stored."""

@@ -67,8 +67,8 @@ class RedisCache(BackingCache):
         return str(info_by_name.get("maxmemory-policy", ""))
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        (found,) = await self._multi_get([key])
-        return found
+        (value,) = await self._multi_get([key])
+        return value
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
@@ -108,9 +108,9 @@ class RedisCache(BackingCache):
         """The lines of all snapshots, including evicted ones, a thousand per command."""
         cursor = b"0"
         while True:
-            cursor, found = await self._call(redis_scripts.LINES, self._lists[:1], cursor)
-            if found:
-                yield found.split(b"\n")
+            cursor, data = await self._call(redis_scripts.LINES, self._lists[:1], cursor)
+            if data:
+                yield data.split(b"\n")
             if cursor == b"0":
                 return
 
@@ -118,8 +118,8 @@ class RedisCache(BackingCache):
     async def purge(self, purge: Purge) -> Purges:
         """Add a purge for all replicas. Returns all purges."""
         key = f"{self.namespace}purges"
-        found = await self._call(redis_scripts.PURGE, [key], purge.dump())
-        purges = _purges_of(found)
+        fields = await self._call(redis_scripts.PURGE, [key], purge.dump())
+        purges = _purges_of(fields)
         if len(purges) > MOST_RECORDS:
             await self._merge(key, purges)
         return purges
@@ -145,8 +145,8 @@ class RedisCache(BackingCache):
     @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
-        found = await self._call(redis_scripts.PURGES, [f"{self.namespace}purges"], generation)
-        return None if found is None else _purges_of(found)
+        fields = await self._call(redis_scripts.PURGES, [f"{self.namespace}purges"], generation)
+        return None if fields is None else _purges_of(fields)
 
     @timed
     async def identity(self) -> str:
@@ -240,8 +240,8 @@ class RedisCache(BackingCache):
             raise StoreGone(str(error) or type(error).__name__) from error
 
 
-def _purges_of(found: list[bytes]) -> Purges:
+def _purges_of(fields: list[bytes]) -> Purges:
     """The purges of the alternating names and values of the hash."""
-    pairs = zip(found[::2], found[1::2], strict=True)
+    pairs = zip(fields[::2], fields[1::2], strict=True)
     records = ((name, int(number)) for name, number in pairs if name and number.isdigit())
     return Purges.parse(records, time.time())

@@ -115,8 +115,8 @@ async def _server_info(redis: Redis) -> list[dict[str, Any]]:
 
 async def _server_infos(cluster: RedisCluster) -> list[dict[str, Any]]:
     """Of all primaries."""
-    found = await cluster.info(section="server", target_nodes=RedisCluster.PRIMARIES)
-    return [found] if "run_id" in found else list(found.values())
+    info = await cluster.info(section="server", target_nodes=RedisCluster.PRIMARIES)
+    return [info] if "run_id" in info else list(info.values())
 
 
 def _options_of(parts: SplitResult, database: str) -> dict[str, Any]:

@@ -199,15 +199,15 @@ class Store:
 
     async def set(self, entry: Entry, ttl: float) -> bool:
         """Store an entry for ``ttl`` seconds. Returns False if it could not be stored."""
-        kept = self._remember(entry, ttl)
+        in_memory = self._remember(entry, ttl)
         if self._slow is None:
-            return kept
+            return in_memory
         cache = self._slow.cache
         stored = await self._slow.ask("set", lambda: cache.set(entry.key, entry, ttl))
         if stored is False:
             # A later lease has already stored an entry.
             self._forget(entry.key)
-        return stored is True or (kept and stored is not False)
+        return stored is True or (in_memory and stored is not False)
 
     def keep_lines(self, line_of: LineOf) -> None:
         """Keep a line beside each snapshot from now on, written and removed with it."""
@@ -299,17 +299,17 @@ class Store:
         """Read the backing cache, or the copies in memory while it is unavailable."""
         assert self._slow is not None
         cache = self._slow.cache
-        found = await self._slow.ask("get", lambda: cache.multi_get(keys))
-        if isinstance(found, Failed):
+        entries = await self._slow.ask("get", lambda: cache.multi_get(keys))
+        if isinstance(entries, Failed):
             self._memory_lookups["slow", "failed"] += len(keys)
             return [self._copy(key) for key in keys]
-        self._memory_lookups["slow", "failed"] += found.count(UNREAD)
+        self._memory_lookups["slow", "failed"] += entries.count(UNREAD)
         return [
-            self._copy(key) if entry is UNREAD else self._kept(key, entry)
-            for key, entry in zip(keys, found, strict=True)
+            self._copy(key) if entry is UNREAD else self._remember_read(key, entry)
+            for key, entry in zip(keys, entries, strict=True)
         ]
 
-    def _kept(self, key: str, entry: Entry | None) -> Entry | None:
+    def _remember_read(self, key: str, entry: Entry | None) -> Entry | None:
         """Put an entry that was read into memory."""
         assert self._slow is not None
         if not self._shared and (newer := self._copy(key)) is not None:
