@@ -32,9 +32,9 @@ class SpareCapacity:
         """Whether one more render may be started."""
         state = self._pool.state
         # A page stays idle for the next client, except where there is only one page.
-        kept = max(1.0, state.size * _IDLE_SHARE) if state.size > 1 else 0.0
+        reserve = max(1.0, state.size * _IDLE_SHARE) if state.size > 1 else 0.0
         idle = state.idle - state.admitted  # who is admitted will need one
-        return idle > kept and not state.waiting and self._cpus.share() < _BUSY_SHARE
+        return idle > reserve and not state.waiting and self._cpus.share() < _BUSY_SHARE
 
     def has_page(self) -> bool:
         """Whether a page is idle and nobody waits for one, regardless of the CPUs."""

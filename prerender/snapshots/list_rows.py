@@ -101,12 +101,12 @@ _TAGS, _DEVICE, _FORM = map(Row._fields.index, ("tags", "device", "form"))
 def parse(lines: Sequence[bytes]) -> list[Row]:
     """Parse dumped rows. Rows of other versions are skipped."""
     try:
-        found = strict_json.loads(b"[" + b",".join(lines) + b"]")
+        values = strict_json.loads(b"[" + b",".join(lines) + b"]")
     except (ValueError, RecursionError):
-        found = []
-    if len(found) != len(lines):
-        found = [row for line in lines for row in _alone(line)]
-    return [Row._make(row) for row in found if _is_row(row)]
+        values = []
+    if len(values) != len(lines):
+        values = [row for line in lines for row in _alone(line)]
+    return [Row._make(row) for row in values if _is_row(row)]
 
 
 def _alone(line: bytes) -> list[Any]:
@@ -133,7 +133,7 @@ class Query:
 
     ``search``: part of the path or title, case-insensitive. ``status``: 404, or 4 for 4xx.
     ``least_age`` and ``most_age`` in seconds. ``purged``: only rows that these purges apply to.
-    ``after``: ``Found.next`` of the previous page.
+    ``after``: ``SelectedRows.next`` of the previous page.
     """
 
     search: str = ""
@@ -149,7 +149,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Found:
+class SelectedRows:
     """A page of rows, the total count and size of all matches, and the cursor of the next page."""
 
     rows: list[Row] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Selection:
         plain = self._search.isascii() and self._search.isprintable()
         self._needle = json.dumps(self._search)[1:-1].encode() if plain else b""
         self._best: list[tuple[tuple[float | str, str], Row]] = []
-        self._found = Found()
+        self._selected = SelectedRows()
         # Redis may return a row twice.
         self._seen: set[str] = set()
 
@@ -193,8 +193,8 @@ class Selection:
         for row in rows:
             if (shown := self._matching(row)) is None:
                 continue
-            self._found.count += 1
-            self._found.size += shown.size
+            self._selected.count += 1
+            self._selected.size += shown.size
             place = (self._value(shown), shown.key)
             if after is None or (place < after if query.descending else place > after):
                 candidates.append((place, shown))
@@ -202,12 +202,12 @@ class Selection:
         pick = heapq.nlargest if query.descending else heapq.nsmallest
         self._best = pick(query.limit + 1, candidates, key=lambda candidate: candidate[0])
 
-    def found(self) -> Found:
+    def selected(self) -> SelectedRows:
         """The result for all added rows."""
-        found, limit = self._found, self._query.limit
-        found.rows = [row for _, row in self._best[:limit]]
-        found.next = self._best[limit - 1][0] if len(self._best) > limit else None
-        return found
+        selected, limit = self._selected, self._query.limit
+        selected.rows = [row for _, row in self._best[:limit]]
+        selected.next = self._best[limit - 1][0] if len(self._best) > limit else None
+        return selected
 
     def _matching(self, row: Row) -> Row | None:
         """The row after all purges, if it matches the query."""

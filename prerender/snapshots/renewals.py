@@ -71,7 +71,7 @@ class Revalidation(Protocol):
         target: Target,
         old: StoredSnapshot | None,
         new: Snapshot,
-        finding: RevalidationResult,
+        revalidated: RevalidationResult,
         now: float,
     ) -> tuple[Snapshot, Renewals]:
-        """What to store of a new snapshot, when ``finding`` was found about the ``old`` one."""
+        """What to store of a new snapshot. ``revalidated``: the result for the ``old`` one."""

@@ -274,12 +274,12 @@ class CachedSnapshots:
                 (is_new and is_fresh(due_at(entry, before), now)) or left_to_others
             ):
                 return self._stored(entry, now, CacheResult.COALESCED)
-            finding = _UNTRIED
+            revalidated = _UNTRIED
             if self.revalidation is not None and entry is not None and is_new:
-                finding = await self.revalidation.ask(target, entry, now, lease.generation)
-                if finding.result == "same" and (renewed := await self._renewed(target, lease)):
+                revalidated = await self.revalidation.ask(target, entry, now, lease.generation)
+                if revalidated.result == "same" and (renewed := await self._renewed(target, lease)):
                     return renewed
-            return await self._render(target, lease, finding)
+            return await self._render(target, lease, revalidated)
 
     async def _renewed(self, target: Target, lease: Lease) -> SnapshotResult | None:
         """The stored snapshot for another TTL, unless it has been purged meanwhile."""
@@ -311,7 +311,7 @@ class CachedSnapshots:
         )
 
     async def _render(
-        self, target: Target, lease: Lease, finding: RevalidationResult = _UNTRIED
+        self, target: Target, lease: Lease, revalidated: RevalidationResult = _UNTRIED
     ) -> SnapshotResult:
         try:
             result = await self._made(target)
@@ -325,7 +325,7 @@ class CachedSnapshots:
             if isinstance(error, EmptyPage):
                 self._retries.failed(target)
             return await self._despite(error, target, lease)
-        return await self._keep(result, target, lease, finding)
+        return await self._keep(result, target, lease, revalidated)
 
     async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
         """Serve the old snapshot after a failed render. Raises ``error`` if it is too old."""
@@ -343,7 +343,7 @@ class CachedSnapshots:
         return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(
-        self, result: SnapshotResult, target: Target, lease: Lease, finding: RevalidationResult
+        self, result: SnapshotResult, target: Target, lease: Lease, revalidated: RevalidationResult
     ) -> SnapshotResult:
         """Store a new snapshot in place of the old one, if it is good enough."""
         snapshot = result.snapshot
@@ -378,7 +378,7 @@ class CachedSnapshots:
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
-        snapshot, renewals = await self._with_renewals(target, old, snapshot, finding, now)
+        snapshot, renewals = await self._with_renewals(target, old, snapshot, revalidated, now)
         for observer in self._before_storing:
             await observer(old, snapshot)
         entry = Entry(
@@ -409,13 +409,13 @@ class CachedSnapshots:
         target: Target,
         old: Entry | None,
         snapshot: Snapshot,
-        finding: RevalidationResult,
+        revalidated: RevalidationResult,
         now: float,
     ) -> tuple[Snapshot, Renewals | None]:
         """The snapshot as it is stored, with what is known about renewing it without rendering."""
         if self.revalidation is None:
             return snapshot, None
-        return await self.revalidation.after_render(target, old, snapshot, finding, now)
+        return await self.revalidation.after_render(target, old, snapshot, revalidated, now)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
         """Compress the snapshot in another thread, or reuse the codings of the old one."""

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from prerender.errors import StoreError
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.list_rows import PIECE, Found, Query, Row, Selection
+from prerender.snapshots.list_rows import PIECE, Query, Row, SelectedRows, Selection
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.store import Store
 
@@ -35,7 +35,7 @@ class Lists:
         """Whether all snapshots are listed; otherwise only those in memory."""
         return self._store.has_lines or self._store.is_memory
 
-    async def find(self, query: Query) -> Found:
+    async def find(self, query: Query) -> SelectedRows:
         """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
         await self._store.purges.refresh()
         selection = Selection(query, self._store.purges.purges, self._clock())
@@ -43,7 +43,7 @@ class Lists:
             await self._look_through_store(selection)
         else:
             await self._look_through_memory(selection)
-        return selection.found()
+        return selection.selected()
 
     async def count(self, purges: Iterable[Purge]) -> int | None:
         """How many snapshots purges would apply to; None if the store cannot list all of them."""

@@ -232,7 +232,7 @@ def test_every_row_is_on_one_page(
         selection = Selection(query, Purges(), now)
         for start in range(0, len(rows), 3):
             selection.add(rows[start : start + 3])
-        found = selection.found()
+        found = selection.selected()
         seen += [row.path for row in found.rows]
         if found.next is None:
             break

@@ -133,19 +133,19 @@ class CdnClient:
             async with self._session.post(
                 url, json=body, headers=own, allow_redirects=False
             ) as response:
-                found = _parsed(await _body_of(response))
+                content = _parsed(await _body_of(response))
                 status, after = response.status, response.headers.get("Retry-After", "")
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise CdnError(reason_of(error) or "timeout") from None
-        first = _first_error(found)
-        text = first.get("message") or found.get("msg")
+        first = _first_error(content)
+        text = first.get("message") or content.get("msg")
         text = text.replace(token, "***") if isinstance(text, str) else ""
         text = text and f": {text[:_LONGEST_REASON]}"
         if not 200 <= status < 300:
             refused = status in _REFUSED and first.get("code") not in _OF_SETTINGS
             raise CdnError(f"status {status}{text}", seconds_of(after) or 0.0, refused=refused)
         # A proxy in between may have a page of its own.
-        if not found or found.get("success") is False:
+        if not content or content.get("success") is False:
             raise CdnError(f"not successful{text}")
 
 
@@ -161,14 +161,14 @@ async def _body_of(response: ClientResponse) -> bytes:
 
 def _parsed(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _first_error(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    errors = found.get("errors")
+def _first_error(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    errors = content.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else {}
     return first if isinstance(first, dict) else {}
 

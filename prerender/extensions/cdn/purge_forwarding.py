@@ -38,7 +38,7 @@ TAKE_OVER_SECONDS = 15.0
 KNOWN_SECONDS = 1.0
 _SHORTEST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 300.0
-_KEPT_SECONDS = 30 * 86400.0
+_NOTE_SECONDS = 30 * 86400.0
 _LAST_SECONDS = 2.0
 _MOST_NAMED = 100
 _KEY = "cdn"
@@ -189,7 +189,7 @@ class PurgeForwarding:
         before, self._state = self._state, state
         if state != before or not self._saved:
             note = json.dumps(state).encode()
-            self._saved = await self._store.notes.set(_KEY, note, _KEPT_SECONDS)
+            self._saved = await self._store.notes.set(_KEY, note, _NOTE_SECONDS)
 
     def _described(self, new: Iterable[Purge]) -> dict[str, Any]:
         purges = list(new)
@@ -261,8 +261,8 @@ class PurgeForwarding:
 
 
 def _purges(dumps: Iterable[tuple[str, int]]) -> Purges:
-    found = ((Purge.parse(text.encode("utf-8", "surrogateescape")), no) for text, no in dumps)
-    return Purges({purge: no for purge, no in found if purge is not None})
+    purges = ((Purge.parse(text.encode("utf-8", "surrogateescape")), no) for text, no in dumps)
+    return Purges({purge: no for purge, no in purges if purge is not None})
 
 
 def _dumps(purges: Purges) -> tuple[tuple[str, int], ...]:

@@ -157,12 +157,12 @@ class Api:
 
         Most requests first.
         """
-        found = self._bots.found()
+        bots = self._bots.most_first()
         return {
             "since": self._bots.since,
-            "count": len(found),
+            "count": len(bots),
             "more": [{"class": known, "name": name} for known, name in self._more],
-            "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],
+            "items": [conversions.of_bot(bot) for bot in bots[: models.MOST_BOTS]],
         }
 
     @route("GET", "/requests")
@@ -238,7 +238,9 @@ class Api:
     @route("POST", "/render", errors=(404, *RENDERS))
     async def render(self, body: RenderBody) -> models.Rendered:
         """Render a page now, and store the snapshot if it is good enough."""
-        target = await self._kept(body.id) if body.id else self._site.target(body.url or "")
+        target = (
+            await self._stored_target(body.id) if body.id else self._site.target(body.url or "")
+        )
         began = time.monotonic()
         response = await self._snapshots.renew(target)
         return {
@@ -250,7 +252,7 @@ class Api:
             "seconds": round(time.monotonic() - began, 4),
         }
 
-    async def _kept(self, key: str) -> Target:
+    async def _stored_target(self, key: str) -> Target:
         """The target of a stored snapshot, with its variant."""
         entry = await self._store.get(key)
         if entry is None:

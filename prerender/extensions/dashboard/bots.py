@@ -37,7 +37,7 @@ _ROBOTS = "/robots.txt"
 _KEY = "unknown-bots"
 _EVERY_SECONDS = 60.0
 _LAST_SECONDS = 3.0
-_KEPT_SECONDS = 30 * 86400.0
+_RETENTION_SECONDS = 30 * 86400.0
 
 _PROGRAM = re.compile(
     r"""(?<!cu)bot(?![a-z]{3}) | crawl | spider | scrap | slurp | fetch | headless | phantom | selenium
@@ -141,10 +141,10 @@ class Bots:
             yield
 
     async def _write(self, notes: Notes) -> None:
-        bots = self.found()
+        bots = self.most_first()
         if self._is_changed:
             self._is_changed = False
-            await notes.set(_KEY, _NOTE.dump_json((self.since, bots)), _KEPT_SECONDS)
+            await notes.set(_KEY, _NOTE.dump_json((self.since, bots)), _RETENTION_SECONDS)
 
     def _load(self, note: bytes | None) -> None:
         try:
@@ -153,11 +153,11 @@ class Bots:
             return
         self.since = min(since, self.since)
         for bot in reversed(bots):
-            if bot.last > self._clock() - _KEPT_SECONDS:
+            if bot.last > self._clock() - _RETENTION_SECONDS:
                 place, key = self._place(_ClientName(bot.name, bot.why == "name"), bot.user_agent)
                 place.setdefault(key, bot)
 
-    def found(self) -> list[Bot]:
+    def most_first(self) -> list[Bot]:
         """The unknown bots, those with most requests first."""
         self._count_new()
         seen = (*self._by_name.values(), *self._by_user_agent.values())

@@ -34,11 +34,11 @@ _MOST_URLS = 100
 
 def _picked(model: type[M], source: object, **others: Any) -> M:
     """A model with ``others``, and for the rest with the attributes of ``source`` of the same names."""
-    found = {
+    values = {
         name: others[name] if name in others else getattr(source, name)
         for name in model.__annotations__
     }
-    return cast("M", found)
+    return cast("M", values)
 
 
 def _by_outcome(got: Counter[Outcome]) -> dict[str, int]:
@@ -204,11 +204,11 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _facts(facts: Facts) -> snapshot_models.Facts:
-    found = facts.described()
-    for name, value in found.items():
+    fields = facts.described()
+    for name, value in fields.items():
         if isinstance(value, tuple):
-            found[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
-    return cast("snapshot_models.Facts", found)
+            fields[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
+    return cast("snapshot_models.Facts", fields)
 
 
 def of_reading(reading: PageMetadata) -> snapshot_models.Reading:

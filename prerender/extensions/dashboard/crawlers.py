@@ -135,8 +135,8 @@ class CrawlerStatistics:
             known, name = None, OTHERS
             if alike.crawler == "signed":
                 name = self._agent(alike.agent)
-            elif alike.crawler and (found := self._user_agents.crawlers_of(alike.user_agent)):
-                known, name = found[0], found[0].label
+            elif alike.crawler and (crawlers := self._user_agents.crawlers_of(alike.user_agent)):
+                known, name = crawlers[0], crawlers[0].label
             tally = self._tallies(alike.minute).setdefault(name, Tally())
             tally.known = known
             tally.count(alike, batch.groups[alike])

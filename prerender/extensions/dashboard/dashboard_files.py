@@ -51,5 +51,5 @@ class DashboardFiles:
         return self._response(name)
 
     def _response(self, name: str) -> web.Response:
-        found: dict[str, Any] = {"content_type": _TYPES[name.rpartition(".")[2]]}
-        return web.Response(body=self._files[name], charset="utf-8", headers=_HEADERS, **found)
+        options: dict[str, Any] = {"content_type": _TYPES[name.rpartition(".")[2]]}
+        return web.Response(body=self._files[name], charset="utf-8", headers=_HEADERS, **options)

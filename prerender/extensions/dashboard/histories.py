@@ -23,7 +23,7 @@ from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderOutcome, RenderRecord
 
 _MOST_WAITING = 64
-KEPT_SECONDS = 30 * 86400.0
+NOTE_SECONDS = 30 * 86400.0
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Histories:
                     history = await self.of(target.key) or History(target.key, target.path)
                     data = await asyncio.to_thread(self._with, history, change)
                     if data:
-                        await self._notes.set(target.key, data, KEPT_SECONDS)
+                        await self._notes.set(target.key, data, NOTE_SECONDS)
                 except Exception:
                     log.exception("history_not_stored", url=target.url)
 

@@ -18,7 +18,7 @@ from prerender.snapshots.strict_json import read
 _KEY = "problems"
 EVERY_SECONDS = 15.0
 _LAST_SECONDS = 3.0
-_KEPT_SECONDS = 30 * 86400.0
+_NOTE_SECONDS = 30 * 86400.0
 
 
 class KeptProblems:
@@ -40,7 +40,7 @@ class KeptProblems:
         pages, changed = self._recent.exchange(stored)
         if changed:
             data = await asyncio.to_thread(lambda: json.dumps(list(map(asdict, pages))).encode())
-            await self._notes.set(_KEY, data, _KEPT_SECONDS)
+            await self._notes.set(_KEY, data, _NOTE_SECONDS)
 
 
 def _read(note: bytes | None) -> tuple[PageRenders, ...] | None:

@@ -57,11 +57,11 @@ class Needless:
             return
         with self._lock:
             self._new = False
-            found = sorted(name for name, count in self._renders.items() if count >= _ENOUGH)
-        if not found:
+            patterns = sorted(name for name, count in self._renders.items() if count >= _ENOUGH)
+        if not patterns:
             self._notices.withdraw("needless_renders")
             return
-        names = ", ".join(map(json.dumps, found[:_MOST_NAMED]))
+        names = ", ".join(map(json.dumps, patterns[:_MOST_NAMED]))
         self._notices.warn(
             "needless_renders",
             consequence=f"pages like {names} are rendered, but without scripts they show the same text "

@@ -17,7 +17,7 @@ from prerender.telemetry.records import RenderOutcome, RenderRecord, RequestReco
 
 _MOST_REQUESTS = 3000
 _MOST_PAGES = 2000
-_MOST_KEPT = 500
+_MOST_STORED = 500
 _LONGEST_TEXT = 1000
 
 
@@ -163,18 +163,18 @@ class Recent:
         changed = bool(self._pages)
         pages = sorted(
             self._all(), key=lambda page: (-page.last_problem, -page.seconds / page.renders)
-        )[:_MOST_KEPT]
+        )[:_MOST_STORED]
         self._before = {page.key: page for page in pages}
         self._pages.clear()
         return pages, changed
 
     def _all(self) -> list[PageRenders]:
         self._waiting.deliver()
-        found = dict(self._before)
+        pages = dict(self._before)
         for key, page in list(self._pages.items()):
-            before = found.get(key)
-            found[key] = page if before is None else before.with_later(page)
-        return [page for page in found.values() if page.renders > 0]
+            before = pages.get(key)
+            pages[key] = page if before is None else before.with_later(page)
+        return [page for page in pages.values() if page.renders > 0]
 
 
 def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:

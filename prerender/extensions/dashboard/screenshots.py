@@ -27,8 +27,8 @@ from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.target import Target
 
 _SECTION = "the dashboard's screenshots"
-_KEPT_SECONDS = 60.0
-_KEPT_BYTES = 64 * 1024**2
+_CACHE_SECONDS = 60.0
+_CACHE_BYTES = 64 * 1024**2
 _HTML = "text/html; charset=utf-8"
 
 
@@ -51,7 +51,7 @@ class Viewer:
         self._navigation = navigation
         self._pool = pool
         self._limits = limits
-        self.cache = BoundedMemoryCache(_KEPT_BYTES)
+        self.cache = BoundedMemoryCache(_CACHE_BYTES)
         self._turn = asyncio.Lock()
 
     async def user(self, target: Target, version: str, remove: Sequence[str] = ()) -> Screenshot:
@@ -130,7 +130,7 @@ class Viewer:
                 raise RenderTimeout(
                     "no screenshot within the time limit", about=target.url
                 ) from None
-            await self.cache.set(name, picture, _KEPT_SECONDS)
+            await self.cache.set(name, picture, _CACHE_SECONDS)
             return picture
 
 

@@ -66,7 +66,7 @@ class SnapshotHandlers:
         if entry is None and history is None:
             raise web.HTTPNotFound(text="unknown page: render it first")
         path = entry.path if entry else history.path if history else ""
-        found: Page = {
+        details: Page = {
             "id": key,
             "url": f"{self._site.url}{path}",
             "snapshot": None,
@@ -76,12 +76,12 @@ class SnapshotHandlers:
         }
         if entry is not None:
             row = Row.of(entry, 0.0)
-            reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
-            found["snapshot"] = conversions.of_entry(
-                entry, row, self._site.url, time.time(), self._why_rendered(entry, found["url"])
+            reading = await asyncio.to_thread(read, entry.snapshot.body, details["url"])
+            details["snapshot"] = conversions.of_entry(
+                entry, row, self._site.url, time.time(), self._why_rendered(entry, details["url"])
             )
-            found["reading"] = conversions.of_reading(reading)
-        return found
+            details["reading"] = conversions.of_reading(reading)
+        return details
 
     def _why_rendered(self, entry: Entry, url: str) -> str | None:
         revalidation = self._snapshots.revalidation

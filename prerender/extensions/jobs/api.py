@@ -52,10 +52,10 @@ class JobsApi:
     @route("GET", "/jobs", errors=(503,))
     async def list(self) -> models.JobList:
         """List jobs."""
-        found = await self._jobs.kept.jobs()
+        jobs = await self._jobs.job_store.jobs()
         return {
-            "kept_in": self._jobs.kept.kind,  # type: ignore[typeddict-item]
-            "items": [_of(one) for one in reversed(found)],
+            "kept_in": self._jobs.job_store.kind,  # type: ignore[typeddict-item]
+            "items": [_of(one) for one in reversed(jobs)],
         }
 
     @route("GET", "/jobs/{job}", errors=(404, 503))
@@ -67,7 +67,7 @@ class JobsApi:
     async def pages(self, job: str, query: models.JobPagesQuery) -> models.JobPages:
         """List the pages of a job with their results."""
         await self._progress(job)
-        rows, after = await self._jobs.kept.rows(job, query.outcome, query.cursor, query.limit)
+        rows, after = await self._jobs.job_store.rows(job, query.outcome, query.cursor, query.limit)
         return {"items": [self._page(row) for row in rows], "next": after}
 
     @route("DELETE", "/jobs/{job}", errors=(404, 503))

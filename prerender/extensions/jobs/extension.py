@@ -47,12 +47,12 @@ class _Figures(Collector):
         yield from self._of_sitemaps(self._watch)
 
     def _of_sitemaps(self, watch: SitemapWatch | None) -> Iterable[Metric]:
-        found = watch.changes if watch else dict.fromkeys(CHANGES, 0)
+        changes = watch.changes if watch else dict.fromkeys(CHANGES, 0)
         yield counter(
             "prerender_sitemap_changes",
             "Pages of watched sitemaps that this replica found new, changed or gone.",
             ("change",),
-            {(change,): count for change, count in found.items()},
+            {(change,): count for change, count in changes.items()},
         )
         last = watch.last if watch else None
         text = (
@@ -71,9 +71,9 @@ class _Figures(Collector):
 async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Add the routes, and work while the proxy serves."""
     settings, store = proxy.settings, proxy.store
-    kept = open_jobs(settings)
+    job_store = open_jobs(settings)
     sitemaps = OriginSitemaps(proxy.rendering.upstream, settings.public_url)
-    jobs = Jobs(kept, store, proxy.site, proxy.triggers, sitemaps)
+    jobs = Jobs(job_store, store, proxy.site, proxy.triggers, sitemaps)
     worker = Worker(
         jobs,
         proxy.snapshots,
@@ -93,7 +93,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await kept.close()
+        await job_store.close()
 
 
 def _watch(

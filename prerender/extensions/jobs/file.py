@@ -135,8 +135,8 @@ class FileJobs:
         def take(database: sqlite3.Connection) -> WaitingPage | None:
             now = time.time()
             query = "SELECT next FROM jobs WHERE id = ? AND state IN ('reading', 'running')"
-            found = database.execute(query, (job,)).fetchone()
-            if found is None or found[0] > now:
+            job_row = database.execute(query, (job,)).fetchone()
+            if job_row is None or job_row[0] > now:
                 return None
             row = database.execute(
                 "SELECT path, since, tries FROM pages WHERE job = ? AND due <= ? ORDER BY due LIMIT 1",
@@ -147,7 +147,7 @@ class FileJobs:
             query = "UPDATE pages SET due = ? WHERE job = ? AND path = ?"
             database.execute(query, (now + seconds, job, row[0]))
             if rate:
-                after = max(found[0], now - 1) + 1 / rate
+                after = max(job_row[0], now - 1) + 1 / rate
                 database.execute("UPDATE jobs SET next = ? WHERE id = ?", (after, job))
             return WaitingPage(*row)
 
@@ -184,11 +184,11 @@ class FileJobs:
         )
 
         def rows(database: sqlite3.Connection) -> list[Row]:
-            found = database.execute(query, (job, cursor, like, most))
-            return [(path, parse_result(result)) for path, result in found]
+            pairs = database.execute(query, (job, cursor, like, most))
+            return [(path, parse_result(result)) for path, result in pairs]
 
-        found = await self._database.run(rows)
-        return found, found[-1][0] if len(found) == most else None
+        listed = await self._database.run(rows)
+        return listed, listed[-1][0] if len(listed) == most else None
 
     async def close(self) -> None:
         """Forget jobs in memory."""

@@ -28,8 +28,8 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 MOST_PAGES = 100_000
 MOST_JOBS = 100
 # Of all jobs together.
-MOST_KEPT_PAGES = 500_000
-KEPT_SECONDS = 7 * 86400.0
+MOST_STORED_PAGES = 500_000
+RETENTION_SECONDS = 7 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)

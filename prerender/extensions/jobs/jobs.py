@@ -11,10 +11,10 @@ import structlog
 from prerender.admin.page_urls import Site
 from prerender.crawlers.triggers import Triggers
 from prerender.extensions.jobs.job import (
-    KEPT_SECONDS,
     MOST_JOBS,
-    MOST_KEPT_PAGES,
     MOST_PAGES,
+    MOST_STORED_PAGES,
+    RETENTION_SECONDS,
     UNFINISHED,
     Job,
     JobProgress,
@@ -46,17 +46,17 @@ class TooManyJobs(ValueError):
 
 
 class Jobs:
-    """The jobs in ``kept``. ``store``: has the leases, by which one replica reads a job's sitemaps."""
+    """The jobs in ``job_store``. ``store``: has the leases: one replica reads a job's sitemaps."""
 
     def __init__(
         self,
-        kept: JobStore,
+        job_store: JobStore,
         store: Store,
         site: Site,
         triggers: Triggers,
         sitemaps: OriginSitemaps,
     ) -> None:
-        self.kept = kept
+        self.job_store = job_store
         self._store = store
         self._site = site
         self._triggers = triggers
@@ -89,10 +89,10 @@ class Jobs:
         async with self._store.alone(f"job {job.id}"):
             self._filling.add(job.id)
             try:
-                await self.kept.add(job)
+                await self.job_store.add(job)
                 if not job.sitemaps:
                     await self._add(job, await asyncio.to_thread(list, pages))
-                    await self.kept.listed(job.id, "")
+                    await self.job_store.listed(job.id, "")
             finally:
                 self._filling.discard(job.id)
         log.info("job_created", id=job.id, sitemaps=len(job.sitemaps))
@@ -101,11 +101,11 @@ class Jobs:
 
     async def progress(self, job: str) -> JobProgress | None:
         """How far a job is; None if there is none with this id."""
-        return next((one for one in await self.kept.jobs() if one.job.id == job), None)
+        return next((one for one in await self.job_store.jobs() if one.job.id == job), None)
 
     async def cancel(self, job: str) -> None:
         """Cancel a job, now in this replica, and in the others within seconds."""
-        if await self.kept.cancel(job):
+        if await self.job_store.cancel(job):
             log.info("job_cancelled", id=job)
         self.changed.set()
 
@@ -121,7 +121,7 @@ class Jobs:
         try:
             async with self._store.alone(f"job {job.id}") as alone:
                 if alone:
-                    await self.kept.listed(job.id, await self._read(job))
+                    await self.job_store.listed(job.id, await self._read(job))
         finally:
             self._filling.discard(job.id)
         self.changed.set()
@@ -153,7 +153,7 @@ class Jobs:
     async def _add(self, job: Job, pages: list[Listed]) -> None:
         for start in range(0, len(pages), _AT_ONCE):
             some = await asyncio.to_thread(self._rows, job, pages[start : start + _AT_ONCE])
-            await self.kept.add_pages(job.id, some)
+            await self.job_store.add_pages(job.id, some)
 
     def _rows(self, job: Job, pages: list[Listed]) -> list[tuple[str, float | PageResult]]:
         return [self._row(job, page) for page in pages]
@@ -184,16 +184,16 @@ class Jobs:
 
     async def _make_room(self) -> None:
         """Forget old jobs. Raises TooManyJobs."""
-        jobs = await self.kept.jobs()
+        jobs = await self.job_store.jobs()
         old = [one for one in jobs if one.state not in UNFINISHED]
         left = sum(one.pages for one in jobs)
         for number, one in enumerate(old):
-            too_many = len(jobs) - number >= MOST_JOBS or left > MOST_KEPT_PAGES - MOST_PAGES
-            if too_many or time.time() - one.ended > KEPT_SECONDS:
-                await self.kept.drop(one.job.id)
+            too_many = len(jobs) - number >= MOST_JOBS or left > MOST_STORED_PAGES - MOST_PAGES
+            if too_many or time.time() - one.ended > RETENTION_SECONDS:
+                await self.job_store.drop(one.job.id)
                 left -= one.pages
         unfinished = len(jobs) - len(old)
-        if unfinished >= MOST_JOBS or left > MOST_KEPT_PAGES - MOST_PAGES:
+        if unfinished >= MOST_JOBS or left > MOST_STORED_PAGES - MOST_PAGES:
             raise TooManyJobs(
                 f"{unfinished} jobs with {left} pages are unfinished: wait for one, or cancel it"
             )

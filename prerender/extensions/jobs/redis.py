@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from prerender.extensions.jobs.job import (
-    KEPT_SECONDS,
     OUTCOMES,
+    RETENTION_SECONDS,
     Job,
     JobProgress,
     PageResult,
@@ -27,7 +27,7 @@ from prerender.extensions.jobs.job import (
 from prerender.snapshots.stores.redis_client import EXTENSION_SECONDS, connect, result_of
 
 _AT_ONCE = 500
-_KEPT = round(KEPT_SECONDS) + 86400
+_KEY_SECONDS = round(RETENTION_SECONDS) + 86400
 _NOW = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -47,7 +47,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local state = redis.call('HGET', key, 'state')
   if state == 'reading' or state == 'running' then
     for _, one in ipairs({{KEYS[1], key, key .. ':todo', key .. ':pages'}}) do
-      redis.call('EXPIRE', one, {_KEPT})
+      redis.call('EXPIRE', one, {_KEY_SECONDS})
     end
   end
   found[#found + 1] = {{redis.call('HGETALL', key), redis.call('ZCARD', key .. ':todo')}}
@@ -57,8 +57,8 @@ return found
 _ADD = f"""
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HSET', KEYS[1] .. ':' .. ARGV[2], 'job', ARGV[3], 'state', 'reading')
-redis.call('EXPIRE', KEYS[1] .. ':' .. ARGV[2], {_KEPT})
-redis.call('EXPIRE', KEYS[1], {_KEPT})
+redis.call('EXPIRE', KEYS[1] .. ':' .. ARGV[2], {_KEY_SECONDS})
+redis.call('EXPIRE', KEYS[1], {_KEY_SECONDS})
 """
 # Pairs of a path and a result, or "since tries".
 _ADD_PAGES = f"""{_NOW}
@@ -72,7 +72,7 @@ for i = 1, #ARGV, 2 do
   end
 end
 redis.call('HINCRBY', job, 'duplicates', #ARGV / 2 - new)
-for _, key in ipairs({{job, todo, pages}}) do redis.call('EXPIRE', key, {_KEPT}) end
+for _, key in ipairs({{job, todo, pages}}) do redis.call('EXPIRE', key, {_KEY_SECONDS}) end
 return new
 """
 _LISTED = f"""{_NOW}
@@ -131,14 +131,14 @@ class RedisJobs:
 
     async def jobs(self) -> list[JobProgress]:
         """All jobs, the oldest first."""
-        found = []
+        jobs = []
         for flat, waiting in await self._call(_LIST, self._base):
             pairs = zip(flat[::2], flat[1::2], strict=True)
             fields = {name.decode(): value.decode() for name, value in pairs}
             # It may have been evicted.
             if (job := parse_job(fields.get("job", ""))) is not None:
-                found.append(_progress(job, fields, waiting))
-        return found
+                jobs.append(_progress(job, fields, waiting))
+        return jobs
 
     async def add(self, job: Job) -> None:
         """Add a job without pages."""
@@ -172,11 +172,11 @@ class RedisJobs:
 
     async def take(self, job: str, rate: float, seconds: float) -> WaitingPage | None:
         """The next page of a job."""
-        found = await self._call(_TAKE, self._key(job), rate, seconds)
-        if not found:
+        taken = await self._call(_TAKE, self._key(job), rate, seconds)
+        if not taken:
             return None
-        since, _, tries = found[1].decode().partition(" ")
-        return WaitingPage(found[0].decode(), float(since or 0), int(tries or 0))
+        since, _, tries = taken[1].decode().partition(" ")
+        return WaitingPage(taken[0].decode(), float(since or 0), int(tries or 0))
 
     async def put_back(self, job: str, page: WaitingPage, seconds: float) -> None:
         """Do a page in so many seconds."""
@@ -193,15 +193,15 @@ class RedisJobs:
         """Pages in no order; the cursor is that of HSCAN. Raises ValueError for another one."""
         if len(cursor) > 20 or not f"0{cursor}".isdecimal() or int(f"0{cursor}") >= 2**64:
             raise ValueError("cursor: invalid for this list")
-        found: list[Row] = []
+        rows: list[Row] = []
         place = int(cursor or 0)
         until = time.monotonic() + EXTENSION_SECONDS
         while True:
             command = self._redis.hscan(f"{self._key(job)}:pages", place, count=most)
             place, some = await result_of(command)
-            found += await asyncio.to_thread(_rows, some, outcome)
-            if not place or len(found) >= most or time.monotonic() > until:
-                return found, str(place) if place else None
+            rows += await asyncio.to_thread(_rows, some, outcome)
+            if not place or len(rows) >= most or time.monotonic() > until:
+                return rows, str(place) if place else None
 
 
 def _rows(results: Mapping[bytes, bytes], outcome: str) -> list[Row]:

@@ -29,7 +29,7 @@ from prerender.snapshots.strict_json import read
 
 CHANGES = ("new", "changed", "gone")
 _STATE, _PAGES = "sitemaps", "sitemaps.pages"
-_KEPT_SECONDS = 90 * 86400.0
+_NOTE_SECONDS = 90 * 86400.0
 _AGAIN_SECONDS = 300.0
 _LONGEST_WAIT_SECONDS = 60.0
 # While another replica reads them, or the store is away.
@@ -144,7 +144,7 @@ class SitemapWatch:
                 return
             self.last = await self._read(last or SitemapReading(0, 0))
             note = json.dumps(asdict(self.last)).encode()
-            await self._store.notes.set(_STATE, note, _KEPT_SECONDS)
+            await self._store.notes.set(_STATE, note, _NOTE_SECONDS)
 
     async def _read(self, last: SitemapReading) -> SitemapReading:
         now = time.time()
@@ -157,24 +157,26 @@ class SitemapWatch:
             # RFC 9309 section 2.3.1.4: nothing is allowed then.
             log.warning("sitemaps_unreadable", reason=str(error))
             return replace(last, time=now, next=again, notes=(f"nothing was read: {error}",))
-        found = _Found(self._jobs, rules)
+        watched = _WatchedPages(self._jobs, rules)
         sitemaps = []
         for url in self._urls or self._sitemaps.named_by(rules):
-            sitemaps.append(await self._read_sitemap(url, found))
-        whole = not any(one.error for one in sitemaps) and not found.is_full
-        result = await asyncio.to_thread(listed_pages.changes, known, found.pages, now, whole=whole)
+            sitemaps.append(await self._read_sitemap(url, watched))
+        whole = not any(one.error for one in sitemaps) and not watched.is_full
+        result = await asyncio.to_thread(
+            listed_pages.changes, known, watched.pages, now, whole=whole
+        )
         reading = replace(
             last,
             time=now,
             next=now + self._interval,
             sitemaps=tuple(sitemaps),
             pages=len(result.known),
-            disallowed=found.disallowed,
-            invalid=found.invalid,
-            notes=_notes(result, found),
+            disallowed=watched.disallowed,
+            invalid=watched.invalid,
+            notes=_notes(result, watched),
         )
         try:
-            job = await self._apply(result, found)
+            job = await self._apply(result, watched)
         except (StoreError, TooManyJobs) as error:
             log.warning("sitemaps_not_rendered", reason=str(error))
             return replace(reading, next=again, notes=(*reading.notes, f"not rendered: {error}"))
@@ -191,7 +193,7 @@ class SitemapWatch:
         log.info("sitemaps_changed", new=reading.new, changed=reading.changed, gone=reading.gone)
         return reading
 
-    async def _read_sitemap(self, url: str, found: "_Found") -> ReadSitemap:
+    async def _read_sitemap(self, url: str, watched: "_WatchedPages") -> ReadSitemap:
         errors: list[SitemapError] = []
         count = 0
         batch: list[Listed] = []
@@ -202,13 +204,13 @@ class SitemapWatch:
                     count += 1
                     batch.append(page)
                     if len(batch) == _AT_ONCE:
-                        await asyncio.to_thread(found.add, batch)
+                        await asyncio.to_thread(watched.add, batch)
                         batch = []
-                        if found.is_full:
+                        if watched.is_full:
                             break
         except TimeoutError:
             errors.append(SitemapError(f"{url}: took over an hour"))
-        await asyncio.to_thread(found.add, batch)
+        await asyncio.to_thread(watched.add, batch)
         if not count and not errors:
             errors.append(SitemapError(f"{url}: no pages listed"))
         if errors:
@@ -216,11 +218,11 @@ class SitemapWatch:
         text = "; ".join(str(error) for error in errors[:_MOST_ERRORS])[:_LONGEST_ERROR]
         return ReadSitemap(url, count, text)
 
-    async def _apply(self, result: SitemapChanges, found: "_Found") -> str:
+    async def _apply(self, result: SitemapChanges, watched: "_WatchedPages") -> str:
         """Create a job, and drop what is gone. Returns the id of the job, or ''. Raises StoreError and
         TooManyJobs."""
         job = ""
-        if pages := [page for page in result.pages if page.url not in found.not_rendered]:
+        if pages := [page for page in result.pages if page.url not in watched.not_rendered]:
             made = await self._jobs.create(
                 pages, priority="low", stale_only=True, source="sitemaps"
             )
@@ -229,7 +231,7 @@ class SitemapWatch:
         self.changes.update(new=result.new, changed=result.changed, gone=len(result.gone))
         if result.new or result.changed or result.gone:
             data = await asyncio.to_thread(listed_pages.encode, result.known)
-            if not await self._store.notes.set(_PAGES, data, _KEPT_SECONDS):
+            if not await self._store.notes.set(_PAGES, data, _NOTE_SECONDS):
                 raise StoreError("the store did not take the list of pages")
         return job
 
@@ -244,7 +246,7 @@ class SitemapWatch:
                 await self._store.delete(key)
 
 
-class _Found:
+class _WatchedPages:
     """The pages of a reading by the bytes of their keys. ``not_rendered``: those that robots.txt
     disallows; they count as listed all the same."""
 
@@ -278,9 +280,9 @@ class _Found:
                 self.not_rendered.add(target.path)
 
 
-def _notes(result: SitemapChanges, found: _Found) -> tuple[str, ...]:
+def _notes(result: SitemapChanges, watched: _WatchedPages) -> tuple[str, ...]:
     notes = []
-    if found.is_full:
+    if watched.is_full:
         notes.append(f"only the first {MOST_PAGES} pages are watched")
     if result.missing:
         notes.append(f"{result.missing} known pages are not listed, and are kept: a sitemap cannot be "

@@ -153,7 +153,7 @@ class Worker:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
                     for _, render in renders:
-                        await self._jobs.kept.put_back(render.job, render.page, 0)
+                        await self._jobs.job_store.put_back(render.job, render.page, 0)
 
     async def _work(self) -> None:
         while not self._is_closing:
@@ -179,7 +179,7 @@ class Worker:
         """Start the next page, if there is one and room for it. Returns the seconds until the next
         step."""
         while self._unwritten:
-            await self._jobs.kept.finish(*self._unwritten[0])
+            await self._jobs.job_store.finish(*self._unwritten[0])
             del self._unwritten[0]
         now = time.monotonic()
         if now - self._looked >= (_LOOK_SECONDS if self.unfinished else _IDLE_SECONDS):
@@ -198,7 +198,7 @@ class Worker:
                 jobs = [one for one in jobs if one.job.priority != "low"]
         for progress in sorted(jobs, key=self._order):
             job = progress.job
-            page = await self._jobs.kept.take(job.id, job.rate, self._claim_seconds)
+            page = await self._jobs.job_store.take(job.id, job.rate, self._claim_seconds)
             if page is not None:
                 self._turn += 1
                 self._turns[job.id] = self._turn
@@ -210,7 +210,9 @@ class Worker:
 
     async def _look(self) -> None:
         """Learn of jobs that others have created or cancelled."""
-        self.unfinished = [one for one in await self._jobs.kept.jobs() if one.state in UNFINISHED]
+        self.unfinished = [
+            one for one in await self._jobs.job_store.jobs() if one.state in UNFINISHED
+        ]
         ids = {one.job.id for one in self.unfinished}
         self._turns = {job: turn for job, turn in self._turns.items() if job in ids}
         for key, render in list(self._running.items()):
@@ -230,7 +232,7 @@ class Worker:
         except Exception:
             log.exception("job_not_read", id=job.id)
             with suppress(StoreError):
-                await self._jobs.kept.listed(job.id, "its list could not be read: see the log")
+                await self._jobs.job_store.listed(job.id, "its list could not be read: see the log")
 
     async def _start(self, job: Job, page: WaitingPage) -> bool:
         """Whether a render was started."""
@@ -241,13 +243,15 @@ class Worker:
         entry = await self._store.get(target.key)
         now = self._clock()
         if entry is not None and is_fresh(entry.expires, now) and entry.rendered >= page.since:
-            await self._finish(job.id, page, _found(job, entry.rendered), entry.snapshot.status)
+            await self._finish(
+                job.id, page, _outcome_if_fresh(job, entry.rendered), entry.snapshot.status
+            )
             return False
         render = None
         if target.key not in self._running:  # also while one that gave way is put back
             render = self._snapshots.render_since(target, page.since)
         if render is None:  # for a client, or another job
-            await self._jobs.kept.put_back(job.id, page, _AGAIN_SECONDS)
+            await self._jobs.job_store.put_back(job.id, page, _AGAIN_SECONDS)
             return False
         task = asyncio.create_task(self._wait(job, page, target, render), name=f"job: {target.url}")
         self._background.add(target.key, _Render(job.id, page, task))
@@ -275,7 +279,7 @@ class Worker:
                 await self._again(job, replace(page, tries=page.tries + 1), self._retry_seconds)
                 return
             self._failures, self._gave_way = 0, 0.0
-            outcome = _outcome_of(result, _found(job, self._clock() - result.age))
+            outcome = _outcome_of(result, _outcome_if_fresh(job, self._clock() - result.age))
             await self._finish(job.id, page, outcome, result.snapshot.status, result.detail)
         except StoreError as problem:
             log.warning("jobs_store_unavailable", reason=str(problem))
@@ -310,7 +314,7 @@ class Worker:
             self._paused_until = max(self._paused_until, time.monotonic() + pause)
 
     async def _again(self, job: Job, page: WaitingPage, seconds: float) -> None:
-        await self._jobs.kept.put_back(job.id, page, seconds)
+        await self._jobs.job_store.put_back(job.id, page, seconds)
 
     async def _finish(
         self, job: str, page: WaitingPage, outcome: Outcome, status: int = 0, reason: str = ""
@@ -322,24 +326,24 @@ class Worker:
         self.results[outcome] += 1
         result = PageResult(outcome, time.time(), status, reason[:_LONGEST_REASON])
         try:
-            await self._jobs.kept.finish(job, page.path, result)
+            await self._jobs.job_store.finish(job, page.path, result)
         except StoreError:
             self._unwritten.append((job, page.path, result))
             raise
 
 
-def _found(job: Job, rendered: float) -> Outcome:
+def _outcome_if_fresh(job: Job, rendered: float) -> Outcome:
     """The outcome of a page whose snapshot is fresh: another replica or job may have rendered it, or
     this one before it was killed."""
     return "rendered" if rendered >= job.created else "fresh"
 
 
-def _outcome_of(result: SnapshotResult, found: Outcome) -> Outcome:
+def _outcome_of(result: SnapshotResult, if_fresh: Outcome) -> Outcome:
     match result.how:
         case CacheResult.KEPT:
             return "kept"
         case CacheResult.REVALIDATED:
             return "fresh"
         case CacheResult.COALESCED | CacheResult.HIT:
-            return found
+            return if_fresh
     return "rendered" if result.stored else "not_stored"

@@ -35,7 +35,7 @@ _NO_CONTENT = XPath(
     ' | //dialog[not(@open)] | //*[@hidden and @hidden != "until-found"]'
     ' | //*[@aria-hidden="true"]'
 )
-_FOUND_BY_SEARCH = XPath('//*[@hidden="until-found"]')
+_SHOWN_BY_SEARCH = XPath('//*[@hidden="until-found"]')
 _SHADOW_ROOTS = XPath("//template[@shadowrootmode]")
 _SLOTS = XPath(".//slot")
 _TEMPLATES = XPath("//template")
@@ -93,7 +93,7 @@ def markdown_of(html: bytes, url: str) -> bytes:
     _drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
     for link in _LINKS_TO_CODE(page):
         del link.attrib["href"]
-    for element in _FOUND_BY_SEARCH(page):
+    for element in _SHOWN_BY_SEARCH(page):
         del element.attrib["hidden"]
     for picture in _PICTURES_IN_PLACE(page):
         picture.drop_tree()
@@ -174,8 +174,8 @@ def _content(page: HtmlElement) -> HtmlElement:
 
 def _without(element: HtmlElement, parts: Iterable[HtmlElement]) -> HtmlElement:
     """The element without the parts that are not content, unless nothing else would be left."""
-    found = set(parts)
-    parts = [part for part in found if found.isdisjoint(part.iterancestors())]
+    candidates = set(parts)
+    parts = [part for part in candidates if candidates.isdisjoint(part.iterancestors())]
     if sum(map(_length, parts)) < _length(element):
         _drop(parts)
     return element
@@ -203,8 +203,8 @@ def _name_languages(page: HtmlElement) -> None:
 def _language_of(element: HtmlElement) -> str:
     names = element.get("class", "")
     named = element.get("data-language") or element.get("data-lang") or ""
-    found = _LANGUAGE.search(names) or _HLJS.fullmatch(names.strip()) or _NAME.fullmatch(named)
-    return found[1] if found else ""
+    match = _LANGUAGE.search(names) or _HLJS.fullmatch(names.strip()) or _NAME.fullmatch(named)
+    return match[1] if match else ""
 
 
 def _escape(content: HtmlElement) -> None:
@@ -212,7 +212,7 @@ def _escape(content: HtmlElement) -> None:
     for text in _LIKE_MARKUP(content):
         element = text.getparent()
         escaped = _LIKE_AN_ELEMENT.sub("&lt;", _NOT_FOR_LXML.sub("", text))
-        escaped = _LIKE_MARKDOWN.sub(lambda found: found[0].translate(_ESCAPED), escaped)
+        escaped = _LIKE_MARKDOWN.sub(lambda match: match[0].translate(_ESCAPED), escaped)
         if text.is_tail:
             element.tail = escaped
         else:

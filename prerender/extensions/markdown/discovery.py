@@ -41,23 +41,23 @@ class OriginFiles:
     def __init__(self, upstream: Upstream, public: URL) -> None:
         self._upstream = upstream
         self._public = public
-        self._found: TTLCache[str, bool] = TTLCache(_REMEMBERED, _SECONDS, time.monotonic)
+        self._cache: TTLCache[str, bool] = TTLCache(_REMEMBERED, _SECONDS, time.monotonic)
 
     async def has(self, target: str) -> bool:
         """Whether the origin responds with a file that is not HTML: applications respond to any URL
         with their page. An origin that fails has none."""
-        if (known := self._found.get(target)) is not None:
+        if (known := self._cache.get(target)) is not None:
             return known
         headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
         forwarding_headers.mark(headers, self._public)
         try:
             async with self._upstream.request("GET", target, headers) as response:
-                found = response.status == 200 and response.content_type not in HTML_TYPES
+                exists = response.status == 200 and response.content_type not in HTML_TYPES
         except (OriginError, ClientError, OSError):
             return False
         if len(target) <= _LONGEST:
-            self._found[target] = found
-        return found
+            self._cache[target] = exists
+        return exists
 
 
 class MarkdownDiscovery:

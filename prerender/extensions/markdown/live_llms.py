@@ -143,9 +143,9 @@ class LlmsFiles:
 
     async def _listed(self) -> dict[str, LlmsPage]:
         """The pages in the files by cache key, in their order."""
-        found = await self._lists.find(Query(sort="path", status=200, limit=_MOST_ROWS))
+        selected = await self._lists.find(Query(sort="path", status=200, limit=_MOST_ROWS))
         rows: dict[str, Row] = {}
-        for row in found.rows:
+        for row in selected.rows:
             if row.form == "html":
                 rows.setdefault(row.path, row)  # the first of its variants
         paths = await self._in_sitemap()
@@ -177,20 +177,20 @@ class LlmsFiles:
 
     async def _in_sitemap(self) -> list[str]:
         """The paths in the sitemaps of the site; none if they cannot be read."""
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         try:
             async with asyncio.timeout(_SITEMAP_SECONDS):
                 sitemaps = await self._sitemaps.named()
                 async for entry in self._sitemaps.read(sitemaps, _ignored):
                     try:
-                        found[self._site.target(entry.url).path] = None
+                        paths[self._site.target(entry.url).path] = None
                     except ValueError:
                         continue  # of another site
-                    if len(found) >= _MOST_ROWS:
+                    if len(paths) >= _MOST_ROWS:
                         break
         except TimeoutError:
             log.info("llms_sitemap_slow", seconds=_SITEMAP_SECONDS)
-        return list(found)
+        return list(paths)
 
 
 _MOST_ROWS = 10 * MOST_PAGES

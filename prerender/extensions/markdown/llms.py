@@ -30,7 +30,7 @@ class LlmsPages:
 
     def __init__(self, site: str) -> None:
         self.site = site
-        self.found: dict[str, LlmsPage] = {}
+        self.by_path: dict[str, LlmsPage] = {}
 
     def add(self, target: Target, snapshot: Snapshot, _made: float) -> None:
         """Add a page. Raises ValueError if it does not belong in the files."""
@@ -38,7 +38,7 @@ class LlmsPages:
             raise ValueError(f"status {snapshot.status}")
         page = listed(target.url, snapshot)
         text = without_front_matter(markdown_of(snapshot.body, target.url))
-        self.found[target.path] = replace(page, text=text)
+        self.by_path[target.path] = replace(page, text=text)
 
     def keep(self, _path: str) -> bool:
         """There are no pages of an earlier export."""
@@ -85,15 +85,17 @@ def _sections(pages: Iterable[LlmsPage]) -> dict[str, list[LlmsPage]]:
     for page in pages:
         folders.setdefault(_folder(page) or "", []).append(page)
     sections: dict[str, list[LlmsPage]] = {"Pages": []}
-    for folder, found in folders.items():
-        if not folder or len(found) == 1:
-            sections["Pages"] += found
+    for folder, members in folders.items():
+        if not folder or len(members) == 1:
+            sections["Pages"] += members
             continue
-        index = next((page for page in found if _path(page) in (f"/{folder}", f"/{folder}/")), None)
+        index = next(
+            (page for page in members if _path(page) in (f"/{folder}", f"/{folder}/")), None
+        )
         words = unquote(folder).replace("-", " ").replace("_", " ")
         name = index.title if index else words[:1].upper() + words[1:]
-        sections.setdefault(_line(name), []).extend(found)
-    return {name: found for name, found in sections.items() if found}
+        sections.setdefault(_line(name), []).extend(members)
+    return {name: members for name, members in sections.items() if members}
 
 
 def _path(page: LlmsPage) -> str:

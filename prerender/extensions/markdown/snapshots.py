@@ -20,7 +20,7 @@ from prerender.snapshots.tokens import tokens_of
 MARKDOWN = "text/markdown; charset=utf-8"
 # The Markdown is found by the ETag of its snapshot, so it never becomes wrong: when there is another
 # snapshot, it is no longer used.
-_KEPT_SECONDS = 86400.0
+_STORAGE_SECONDS = 86400.0
 _TOKENS = "X-Markdown-Tokens"
 
 log = structlog.get_logger(__name__)
@@ -97,13 +97,13 @@ class MarkdownSnapshots:
                 target.path,
                 snapshot,
                 stored=now,
-                expires=now + _KEPT_SECONDS,
+                expires=now + _STORAGE_SECONDS,
                 generation=self._store.purges.generation,
                 # There is no lease for it: the later write wins. Fences are microseconds, too.
                 fence=int(now * 1_000_000),
                 variant=target.variant,
             )
-            await self._store.set(entry, _KEPT_SECONDS)
+            await self._store.set(entry, _STORAGE_SECONDS)
         return snapshot
 
 

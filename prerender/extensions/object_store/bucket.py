@@ -107,9 +107,9 @@ class Bucket:
 
     async def _read(self, name: str, options: Any) -> Object | None:
         try:
-            found = await obstore.get_async(self._store, name, options=options)
-            meta = found.meta
-            data = bytes(await found.bytes_async())
+            response = await obstore.get_async(self._store, name, options=options)
+            meta = response.meta
+            data = bytes(await response.bytes_async())
         except FileNotFoundError:
             return None
         except NotModifiedError:

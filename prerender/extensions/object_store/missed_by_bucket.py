@@ -48,12 +48,12 @@ class MissedByBucket:
                 return
 
     async def _copied(self, key: str, fence: int) -> bool:
-        found = await self._hot.ask("get", lambda: self._redis.with_ttl(key))
-        if isinstance(found, Failed):
+        hot = await self._hot.ask("get", lambda: self._redis.with_ttl(key))
+        if isinstance(hot, Failed):
             return False
         # Otherwise it was purged or evicted, or replaced by something that is no snapshot.
-        if found is not None and fence_of(found[0]) is not None:
-            value, seconds = found
+        if hot is not None and fence_of(hot[0]) is not None:
+            value, seconds = hot
             done = await self._cold.ask("set", lambda: self._objects.add(key, value, seconds))
             if isinstance(done, Failed):
                 return False

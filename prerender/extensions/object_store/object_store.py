@@ -66,8 +66,8 @@ class ObjectCache(BackingCache):
             await self._bucket.write(self._small(_PURGES), dump_purges(Purges()), None)
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        found = await self._bucket.read(_name(key))
-        return None if found is None else _value(found.data)
+        stored = await self._bucket.read(_name(key))
+        return None if stored is None else _value(stored.data)
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
@@ -109,8 +109,8 @@ class ObjectCache(BackingCache):
     @timed
     async def fence(self, key: str) -> int | None:
         """The fence of a snapshot; None if there is none, or its time is over."""
-        found = await self._bucket.read(_name(key), _HEAD.size + _FENCE.size)
-        value = None if found is None else _value(found.data)
+        stored = await self._bucket.read(_name(key), _HEAD.size + _FENCE.size)
+        value = None if stored is None else _value(stored.data)
         return None if value is None else fence_of(value)
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
@@ -137,8 +137,8 @@ class ObjectCache(BackingCache):
     @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last one has this number."""
-        found = self._purges_of(await self._polled(_PURGES))
-        return None if found.generation == generation else found
+        purges = self._purges_of(await self._polled(_PURGES))
+        return None if purges.generation == generation else purges
 
     @timed
     async def read_mark(self) -> bytes | None:
@@ -165,15 +165,15 @@ class ObjectCache(BackingCache):
         name = self._small(kind)
         known = self._known.get(name)
         if known is None:
-            found = await self._bucket.read(name)
+            current = await self._bucket.read(name)
         else:
             again = await self._bucket.read_unless(name, known.version)
-            found = known if again is False else again
-        if found is None:
+            current = known if again is False else again
+        if current is None:
             self._known.pop(name, None)
             return None
-        self._known[name] = found
-        return found.data
+        self._known[name] = current
+        return current.data
 
     async def _rewrite(
         self, kind: str, change: Callable[[bytes | None], bytes | None]

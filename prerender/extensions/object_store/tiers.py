@@ -91,8 +91,8 @@ class TieredCache(BackingCache):
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         """Of what is in Redis only: histories."""
-        found = await self._ask(self._hot, "get", lambda: self._redis._get(key))
-        return None if isinstance(found, Failed) else found
+        value = await self._ask(self._hot, "get", lambda: self._redis._get(key))
+        return None if isinstance(value, Failed) else value
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
@@ -100,25 +100,25 @@ class TieredCache(BackingCache):
         began = time.time()
         hot = await self._ask(self._hot, "get", lambda: self._redis._multi_get(keys))
         values = [None] * len(keys) if isinstance(hot, Failed) else hot
-        found: dict[str, bytes | Unread | None] = dict(zip(keys, values, strict=True))
-        found |= await self._compared(found, began)
-        missing = [key for key in keys if found[key] is None]
+        by_key: dict[str, bytes | Unread | None] = dict(zip(keys, values, strict=True))
+        by_key |= await self._compared(by_key, began)
+        missing = [key for key in keys if by_key[key] is None]
         if missing:
             cold = await self._ask(self._cold, "get", lambda: self._objects._multi_get(missing))
             if not isinstance(cold, Failed):
-                found.update(zip(missing, cold, strict=True))
+                by_key.update(zip(missing, cold, strict=True))
                 await self._warm(dict(zip(missing, cold, strict=True)), began)
             elif isinstance(hot, Failed):
                 raise StoreGone("neither Redis nor the object store responds")
             else:
                 # Redis may have lost them.
-                found.update(dict.fromkeys(missing, UNREAD))
-        return [found[key] for key in keys]
+                by_key.update(dict.fromkeys(missing, UNREAD))
+        return [by_key[key] for key in keys]
 
-    async def _warm(self, found: dict[str, bytes | None], began: float) -> None:
+    async def _warm(self, by_key: dict[str, bytes | None], began: float) -> None:
         """Put what was read from the object store into Redis, if nothing newer is there."""
         writes = (
-            self._warmed(key, value, began) for key, value in found.items() if value is not None
+            self._warmed(key, value, began) for key, value in by_key.items() if value is not None
         )
         await asyncio.gather(*writes)
 
@@ -128,12 +128,12 @@ class TieredCache(BackingCache):
             self._missed_by_redis.compared(key, began)
 
     async def _compared(
-        self, found: dict[str, bytes | Unread | None], began: float
+        self, by_key: dict[str, bytes | Unread | None], began: float
     ) -> dict[str, bytes]:
         """The later snapshot of the two stores, of those that may be outdated in Redis."""
         doubted = {
             key: value
-            for key, value in found.items()
+            for key, value in by_key.items()
             if isinstance(value, bytes) and self._missed_by_redis.doubts(key, value)
         }
         later = await asyncio.gather(*(self._later(*pair, began) for pair in doubted.items()))

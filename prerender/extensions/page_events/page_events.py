@@ -25,8 +25,8 @@ from prerender.extensions.page_events.page_state import (
     after_storing,
     decode,
     encode,
-    finding,
     is_late,
+    result_of,
 )
 from prerender.outbox import Outbox
 from prerender.snapshots.snapshot import Snapshot
@@ -36,7 +36,7 @@ from prerender.snapshots.variants import ORDINARY
 from prerender.telemetry.records import RenderRecord
 from prerender.webhooks import body_of
 
-KEPT_SECONDS = 90 * 86400.0
+NOTE_SECONDS = 90 * 86400.0
 # States are written when they change; those that do not, often enough to be kept.
 _RENEW_SECONDS = 30 * 86400.0
 # Each may hold a snapshot.
@@ -90,8 +90,8 @@ class PageEvents:
 
     def rendered(self, record: RenderRecord) -> None:
         """Take note of a finished render."""
-        if (found := finding(record)) is not None:
-            self._add(record.target, found)
+        if (result := result_of(record)) is not None:
+            self._add(record.target, result)
 
     def stored(self, target: Target, snapshot: Snapshot) -> None:
         """Take note of a snapshot that was stored just now."""
@@ -146,7 +146,7 @@ class PageEvents:
                 self._outbox.add(target.key, body)
             if after != before:
                 note = await asyncio.to_thread(encode, after)
-                await self._store.notes.set(key, note, KEPT_SECONDS)
+                await self._store.notes.set(key, note, NOTE_SECONDS)
 
     def _next(
         self, target: Target, before: PageState, change: RenderResult | _SnapshotChange

@@ -20,7 +20,7 @@ _LONGEST_TEXT = 500
 # A change that another replica has made before the last known one, and reports late. Clocks that differ
 # by more hide nothing.
 _LATE_SECONDS = 60.0
-_NOT_FOUND = (404, 410)
+_MISSING_STATUSES = (404, 410)
 # Errors that say nothing about the page.
 _OF_THE_PROXY = (ErrorCode.POOL_BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.CANCELLED)
 
@@ -52,12 +52,12 @@ class RenderResult(NamedTuple):
     reason: str = ""
 
 
-def finding(record: RenderRecord) -> RenderResult | None:
+def result_of(record: RenderRecord) -> RenderResult | None:
     """What a render says about its page; None if nothing."""
     outcome, at, facts = record.outcome, record.time + record.seconds, record.facts
     if outcome is RenderOutcome.CANCELLED or record.error in _OF_THE_PROXY:
         return None
-    if outcome is RenderOutcome.NOT_A_PAGE and record.status not in _NOT_FOUND:
+    if outcome is RenderOutcome.NOT_A_PAGE and record.status not in _MISSING_STATUSES:
         if record.status < 500:
             return None  # a file, or the page is not for everyone
         return RenderResult(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
@@ -78,22 +78,22 @@ def is_late(state: PageState, at: float) -> bool:
     return 0 < state.at - at < _LATE_SECONDS
 
 
-def after_render(state: PageState, found: RenderResult) -> tuple[PageState, list[Event]]:
+def after_render(state: PageState, result: RenderResult) -> tuple[PageState, list[Event]]:
     """The state after a render, and its events."""
     events: list[Event] = []
-    if found.error:
+    if result.error:
         if not state.failing_since:
-            named = {"status": found.status, "error": found.error, "reason": found.reason}
+            named = {"status": result.status, "error": result.error, "reason": result.reason}
             events.append(("page.failed", named))
-        return replace(state, at=found.at, failing_since=state.failing_since or found.at), events
+        return replace(state, at=result.at, failing_since=state.failing_since or result.at), events
     if since := state.failing_since:
-        data = {"status": found.status, "failing_since": timestamp(since)}
+        data = {"status": result.status, "failing_since": timestamp(since)}
         events.append(("page.recovered", data))
-    if found.status in _NOT_FOUND and state.status not in _NOT_FOUND:
-        data = {"status": found.status, "was_found_before": state.status > 0}
+    if result.status in _MISSING_STATUSES and state.status not in _MISSING_STATUSES:
+        data = {"status": result.status, "was_found_before": state.status > 0}
         events.append(("page.not_found", data))
-    if since or found.status != state.status:
-        state = replace(state, at=found.at, failing_since=0.0, status=found.status)
+    if since or result.status != state.status:
+        state = replace(state, at=result.at, failing_since=0.0, status=result.status)
     return state, events
 
 
@@ -101,8 +101,8 @@ def after_storing(
     state: PageState, at: float, etag: str, content: Content
 ) -> tuple[PageState, list[Event]]:
     """The state after a snapshot was stored, and the event that it has changed."""
-    found = changes(state.content, content) if state.content else {}
-    events: list[Event] = [("snapshot.changed", {"changes": found})] if found else []
+    changed = changes(state.content, content) if state.content else {}
+    events: list[Event] = [("snapshot.changed", {"changes": changed})] if changed else []
     return replace(state, at=at, etag=etag, content=content), events
 
 

@@ -49,7 +49,7 @@ class Popularity:
         (Misra and Gries, "Finding repeated elements").
         """
         ordered = self.most_first()
-        kept, dropped = ordered[: self._most // 2], ordered[self._most // 2]
+        frequent, dropped = ordered[: self._most // 2], ordered[self._most // 2]
         less = self._counts[dropped.key]
-        self._counts = {target.key: max(1, self._counts[target.key] - less) for target in kept}
-        self._targets = {target.key: target for target in kept}
+        self._counts = {target.key: max(1, self._counts[target.key] - less) for target in frequent}
+        self._targets = {target.key: target for target in frequent}

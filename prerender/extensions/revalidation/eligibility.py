@@ -107,7 +107,7 @@ def manifest_of(
         raise Ineligible(UnrenewableReason.SIZE)
     if _depends_on_own_cookies(document.headers):
         raise Ineligible(UnrenewableReason.COOKIES, target.url)
-    found: dict[tuple[object, object], Input] = {}
+    inputs: dict[tuple[object, object], Input] = {}
     assets = set()
     exchanges = visit.requests.exchanges
     answered = {
@@ -123,17 +123,17 @@ def manifest_of(
         new = _input(one, may_repeat)
         if is_asset := one.destination in _ASSETS:
             new = _from_the_site(new)
-        known = found.setdefault(key := (new.key, new.headers), new)
+        known = inputs.setdefault(key := (new.key, new.headers), new)
         if known.fingerprint[:2] != new.fingerprint[:2]:
             raise Ineligible(UnrenewableReason.VARYING, one.url)
         if is_asset:
             assets.add(key)
-    _check_times((it for key, it in found.items() if key not in assets), target, document, now)
+    _check_times((it for key, it in inputs.items() if key not in assets), target, document, now)
     manifest = Manifest(
         maker,
         fingerprint_of_document(document),
-        tuple(one for key, one in found.items() if key not in assets),
-        tuple(sorted((found[key] for key in assets), key=lambda it: (it.key, it.headers))),
+        tuple(one for key, one in inputs.items() if key not in assets),
+        tuple(sorted((inputs[key] for key in assets), key=lambda it: (it.key, it.headers))),
     )
     data = encode(manifest)
     if len(data) > _MOST_BYTES:

@@ -101,8 +101,8 @@ class Input:
         """The conditional headers to ask with (RFC 9110 section 13.1)."""
         if self.body or any(name.lower() in _CONDITIONS for name, _ in self.headers):
             return {}
-        found = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in found.items() if value}
+        validators = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in validators.items() if value}
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ def without_volatile(old: Manifest, new: Manifest, *, confirmed: bool) -> Manife
         ignored = _ignored(then) | (_changed(then, now) if confirmed else set())
         if not ignored:
             return now
-        kept = {name: value for name, value in now.headers if name not in ignored}
+        compared = {name: value for name, value in now.headers if name not in ignored}
         return now._replace(
-            headers=tuple(sorted((kept | dict.fromkeys(ignored, _IGNORED)).items()))
+            headers=tuple(sorted((compared | dict.fromkeys(ignored, _IGNORED)).items()))
         )
 
     def all_cleaned(inputs: Iterable[Input]) -> tuple[Input, ...]:
@@ -214,8 +214,8 @@ def _hashes(headers: Headers) -> Pairs:
         if lower not in _UNCOUNTED:
             values.setdefault(lower, []).append(value)
     return tuple(
-        (name, _ascii(", ".join(found)) if name == _VARY else _hash("\n".join(found)))
-        for name, found in sorted(values.items())
+        (name, _ascii(", ".join(texts)) if name == _VARY else _hash("\n".join(texts)))
+        for name, texts in sorted(values.items())
     )
 
 

@@ -136,24 +136,26 @@ class Revalidator:
         """Ask for the inputs of a snapshot again."""
         state = old.renewals
         if why := self._why_rendered(target.url, old, now):
-            finding = RevalidationResult("untried", why)
+            revalidated = RevalidationResult("untried", why)
         elif state is None or schedule.is_check_due(state, now, self.max_age):
             # The manifest of the render will show whether the inputs are the same.
-            finding = RevalidationResult("check")
+            revalidated = RevalidationResult("check")
         else:
             before = CURRENT.get()
             if before is not None and before.own:
                 # Nothing of the client's request may reach the origin, as in a render.
                 CURRENT.set(before.successor())
             try:
-                finding = await self._found(target, old.snapshot, generation)
+                revalidated = await self._compared(target, old.snapshot, generation)
             finally:
                 CURRENT.set(before)
-        if finding.result == "same":
+        if revalidated.result == "same":
             self._documents.forget(target)
-        self.results[finding.result, finding.reason.partition(" ")[0]] += 1
-        log.debug("revalidated", url=target.url, result=finding.result, reason=finding.reason)
-        return finding
+        self.results[revalidated.result, revalidated.reason.partition(" ")[0]] += 1
+        log.debug(
+            "revalidated", url=target.url, result=revalidated.result, reason=revalidated.reason
+        )
+        return revalidated
 
     def why_rendered(self, url: str, old: StoredSnapshot, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
@@ -165,7 +167,7 @@ class Revalidator:
             UnrenewableReason.SECTION if self.sections.is_suspended(url) else ""
         )
 
-    async def _found(
+    async def _compared(
         self, target: Target, snapshot: Snapshot, generation: int
     ) -> RevalidationResult:
         try:
@@ -174,9 +176,9 @@ class Revalidator:
                 if manifest.maker != self._maker.name:
                     return RevalidationResult("doubt", "maker")
                 await self._compare(target, manifest, generation)
-        except _Differs as found:
+        except _Differs as differs:
             return RevalidationResult(
-                "headers" if found.what == "headers" else "changed", str(found)
+                "headers" if differs.what == "headers" else "changed", str(differs)
             )
         except NotRenderable:
             return RevalidationResult("changed", f"status {target.url}")
@@ -271,11 +273,12 @@ class Revalidator:
             if response.status == HTTPStatus.NOT_MODIFIED and conditions:
                 self._renew_asset(one, response)
                 return ""
-            kept = end_to_end(response.headers)
-            self._egress.publish(kept, own=own)
+            response_headers = end_to_end(response.headers)
+            self._egress.publish(response_headers, own=own)
             digest = await _digest(response, budget)
         return difference(
-            one.fingerprint, fingerprint_of(ReceivedResponse(response.status, kept, digest))
+            one.fingerprint,
+            fingerprint_of(ReceivedResponse(response.status, response_headers, digest)),
         )
 
     def _renew_asset(self, one: Input, response: ClientResponse) -> None:
@@ -293,10 +296,10 @@ class Revalidator:
         target: Target,
         old: StoredSnapshot | None,
         new: Snapshot,
-        finding: RevalidationResult,
+        revalidated: RevalidationResult,
         now: float,
     ) -> tuple[Snapshot, Renewals]:
-        """What to store of a new snapshot: its manifest, and what the finding turned out to mean."""
+        """What to store of a new snapshot: its manifest, and what ``revalidated`` has meant."""
         state = None if old is None else old.renewals
         if not new.manifest:
             return new, schedule.unchecked(state, now)
@@ -307,11 +310,11 @@ class Revalidator:
                 before = await self._whole(old.snapshot.manifest)
             except BadManifest:
                 before = None
-            if before is not None and finding.result not in ("doubt", "untried"):
+            if before is not None and revalidated.result not in ("doubt", "untried"):
                 same = await asyncio.to_thread(same_content, old.snapshot, new)
-                settles = same and finding.result in ("check", "headers")
+                settles = same and revalidated.result in ("check", "headers")
                 known = without_volatile(before, manifest, confirmed=settles)
-                after = self._judged(target, state, finding, before, known, same=same, now=now)
+                after = self._judged(target, state, revalidated, before, known, same=same, now=now)
                 manifest = known
         return replace(new, manifest=await self._stored(manifest)), after
 
@@ -319,7 +322,7 @@ class Revalidator:
         self,
         target: Target,
         state: Renewals,
-        finding: RevalidationResult,
+        revalidated: RevalidationResult,
         before: Manifest,
         after: Manifest,
         *,
@@ -328,10 +331,10 @@ class Revalidator:
     ) -> Renewals:
         """The state after a render, and counts the check."""
         changed = has_changed(without_volatile(after, before, confirmed=False), after)
-        if finding.result != "check" or changed:
+        if revalidated.result != "check" or changed:
             if not same:
                 return schedule.changed(state, now)
-            if finding.result == "changed" or changed:
+            if revalidated.result == "changed" or changed:
                 return schedule.futile(state, now, UnrenewableReason.FUTILE)
             return schedule.confirmed(state, now)
         requests, others = ({one.key for one in it.inputs} for it in (before, after))

@@ -40,18 +40,18 @@ class Sections:
     def checked(self, url: str, *, confirmed: bool) -> None:
         """Count a check."""
         section = section_of(url)
-        found = self._checks.get(section) or _Checks()
-        self._checks[section] = found
+        checks = self._checks.get(section) or _Checks()
+        self._checks[section] = checks
         if confirmed:
-            found.confirmed += 1
+            checks.confirmed += 1
         else:
-            found.wrong += 1
-        total = found.confirmed + found.wrong
-        if not confirmed and found.wrong >= _FEWEST_WRONG and found.wrong > _SHARE * total:
+            checks.wrong += 1
+        total = checks.confirmed + checks.wrong
+        if not confirmed and checks.wrong >= _FEWEST_WRONG and checks.wrong > _SHARE * total:
             self._failed[section] = self._clock()
         if total > _REMEMBERED:
-            found.confirmed /= 2
-            found.wrong /= 2
+            checks.confirmed /= 2
+            checks.wrong /= 2
 
     def learned(self) -> dict[str, float]:
         """The suspended sections, and since when."""

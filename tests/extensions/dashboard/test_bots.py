@@ -73,7 +73,7 @@ def test_what_a_bot_got() -> None:
         replace(bot, target="/app.js", source="proxy", status=502, time=2000.0),
         replace(bot, kind="render", source="snapshot"),
         replace(bot, crawler="search"),  # a known one
-    ).found()
+    ).most_first()
     assert (found.name, found.why, found.user_agent) == ("FancyBot", "name", "FancyBot/1.0")
     assert (found.pages, found.files, found.robots, found.missing) == (2, 1, 1, 1)
     assert dict(found.got) == {"forwarded": 2, "snapshots": 1, "errors": 1}
@@ -89,9 +89,9 @@ def test_what_a_bot_got() -> None:
 )
 def test_readers_request_files_in_a_language(one_more: RequestRecord, listed: bool) -> None:
     visit, one_more = replace(VISIT, user_agent=BROWSER), replace(one_more, user_agent=BROWSER)
-    assert not _after(*[visit] * (LEAST_PAGES - 1)).found()
+    assert not _after(*[visit] * (LEAST_PAGES - 1)).most_first()
     for records in ([visit] * LEAST_PAGES + [one_more], [one_more] + [visit] * 500):
-        found = _after(*records).found()
+        found = _after(*records).most_first()
         assert [(bot.name, bot.why) for bot in found] == [("", "behavior")] * listed
 
 
@@ -103,7 +103,7 @@ def test_memory_is_bounded() -> None:
             f"Mozilla/5.0 {number} {'x' * 900}",
         ):
             bots(replace(VISIT, user_agent=user_agent))
-    assert len(bots.found()) == MOST_NAMES
+    assert len(bots.most_first()) == MOST_NAMES
     assert size_bytes(bots) < 4 * 1024**2
 
 
@@ -138,16 +138,16 @@ async def test_bots_survive_a_restart() -> None:
     second = Bots(lambda: 3000.0)
     async with second.storing(notes):
         assert second.since == 2000.0
-        assert second.found() == first.found()
+        assert second.most_first() == first.most_first()
         second(named)
-        assert [(bot.name, bot.got.total()) for bot in second.found()] == [
+        assert [(bot.name, bot.got.total()) for bot in second.most_first()] == [
             ("", 20),
             ("FancyBot", 4),
         ]
     old = Bots(lambda: 10.0**8)
     async with old.storing(notes):
-        assert old.found() == []
+        assert old.most_first() == []
     await notes.set("unknown-bots", b"[nonsense", 60)
     third = Bots(lambda: 3000.0)
     async with third.storing(notes):
-        assert (third.since, third.found()) == (3000.0, [])
+        assert (third.since, third.most_first()) == (3000.0, [])

@@ -68,9 +68,9 @@ async def looked(watch: SitemapWatch) -> SitemapReading:
 
 
 async def last_pages(replica: Replica) -> list[str]:
-    job = (await replica.jobs.kept.jobs())[-1].job
+    job = (await replica.jobs.job_store.jobs())[-1].job
     assert (job.priority, job.source, job.stale_only) == ("low", "sitemaps", True)
-    return sorted(path for path, _ in (await replica.jobs.kept.rows(job.id, "", "", 1000))[0])
+    return sorted(path for path, _ in (await replica.jobs.job_store.rows(job.id, "", "", 1000))[0])
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_what_changes_is_rendered_and_what_is_gone_is_dropped(replica: Rep
     for path in ("/a", "/b", "/c"):
         await replica.cached.snapshot(target(path))
     assert (await looked(watch)).job == found.job
-    assert len(await replica.jobs.kept.jobs()) == 1
+    assert len(await replica.jobs.job_store.jobs()) == 1
 
     sitemaps.files[MAP] = {"a": 1e9, "b": 1.1e9}
     found = await looked(watch)
@@ -154,7 +154,7 @@ async def test_replicas_read_once_and_not_while_redis_is_away(redis: RedisServer
         await asyncio.gather(*(watch.look() for watch in watches * 3))
         assert sitemaps.readings == 1
         assert [await watch.reading() for watch in watches] == [watches[0].last] * 2
-        assert len(await two.jobs.kept.jobs()) == 1
+        assert len(await two.jobs.job_store.jobs()) == 1
         await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
         with pytest.raises(StoreError):
             await watches[0].look(at_once=True)

@@ -126,7 +126,7 @@ def listed(*paths: str) -> list[Listed]:
 
 
 async def outcomes(replica: Replica, job: str) -> dict[str, str | None]:
-    rows, _ = await replica.jobs.kept.rows(job, "", "", 10_000)
+    rows, _ = await replica.jobs.job_store.rows(job, "", "", 10_000)
     return {path: result.outcome if result else None for path, result in rows}
 
 
@@ -189,7 +189,7 @@ async def test_overlapping_jobs_render_a_page_once(replica: Replica) -> None:
 async def test_a_page_that_gives_way_is_not_started_before_it_is_put_back(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, put_back = asyncio.Event(), replica.jobs.kept.put_back
+    slow, put_back = asyncio.Event(), replica.jobs.job_store.put_back
     late: list[str] = []
 
     async def put_back_late(job: str, page: WaitingPage, seconds: float) -> None:
@@ -200,7 +200,7 @@ async def test_a_page_that_gives_way_is_not_started_before_it_is_put_back(
     replica.renders.gate.clear()
     one = (await replica.jobs.create(listed("/a"))).id
     await until(lambda: replica.renders.running == 1)
-    monkeypatch.setattr(replica.jobs.kept, "put_back", put_back_late)
+    monkeypatch.setattr(replica.jobs.job_store, "put_back", put_back_late)
     assert replica.cached.cancel_refresh(target("/a").key)
     two = (await replica.jobs.create(listed("/a"), priority="high")).id
     await until(lambda: late == [one, two])
@@ -286,7 +286,7 @@ async def test_jobs_are_bounded(replica: Replica, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(jobs_module, "MOST_JOBS", 2)
     for _ in range(4):  # old ones make room
         await replica.done((await replica.jobs.create(listed("/a"))).id)
-    assert len(await replica.jobs.kept.jobs()) == 2
+    assert len(await replica.jobs.job_store.jobs()) == 2
     replica.renders.gate.clear()
     for _ in range(2):
         await replica.jobs.create(listed("/a"))

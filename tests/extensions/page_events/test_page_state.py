@@ -11,8 +11,8 @@ from prerender.extensions.page_events.page_state import (
     after_storing,
     decode,
     encode,
-    finding,
     is_late,
+    result_of,
 )
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderOutcome, RenderRecord
@@ -71,7 +71,7 @@ def record(outcome: RenderOutcome, status: int = 0, error: ErrorCode | None = No
     ],
 )
 def test_what_a_render_says(one: RenderRecord, error: str | None) -> None:
-    found = finding(one)
+    found = result_of(one)
     assert (None if found is None else found.error) == error
 
 

@@ -69,10 +69,12 @@ class Asker:
         """Empty the asset cache: what is fresh there is not asked for."""
         self.assets.clear()
 
-    async def check(self, kept: Kept, finding: RevalidationResult) -> Kept:
+    async def check(self, kept: Kept, revalidated: RevalidationResult) -> Kept:
         """Render again after a finding."""
         new = (await self.renderer.snapshot(kept.target)).snapshot
-        after = self.revalidator.after_render(kept.target, kept, new, finding, steady_clock.now())
+        after = self.revalidator.after_render(
+            kept.target, kept, new, revalidated, steady_clock.now()
+        )
         stored, state = await after
         return replace(kept, snapshot=stored, renewals=state)
 

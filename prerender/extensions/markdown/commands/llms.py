@@ -60,4 +60,4 @@ async def _collected(options: argparse.Namespace) -> tuple[list[llms.LlmsPage], 
         )
         result = await export.run(urls, defaults.page_count(settings) + AHEAD)
         paths = dict.fromkeys(str(pretty_of(url)) for url in urls)
-        return [pages.found[path] for path in paths if path in pages.found], result.failures
+        return [pages.by_path[path] for path in paths if path in pages.by_path], result.failures
