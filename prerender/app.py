@@ -28,8 +28,9 @@ from prerender.admin.token_file import TokenFile
 from prerender.browser.defaults import page_count
 from prerender.browser.pool import Pool
 from prerender.config import Settings
+from prerender.config.crawler_classes import CLASSES
 from prerender.config.settings import AdminSettings, ServerSettings
-from prerender.config.types import AUTO, CLASSES
+from prerender.config.types import AUTO
 from prerender.crawlers.from_settings import signed_agents, triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers

@@ -8,7 +8,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.snapshots.freshness import Shown
 from prerender.telemetry.records import Kind
 

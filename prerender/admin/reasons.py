@@ -1,7 +1,6 @@
 """Why a request was handled as it was, and why a render failed, as people read it. Pure."""
 
-from prerender.config.presets import PRESETS
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import PRESETS, CrawlerClass
 from prerender.errors import ErrorCode
 from prerender.proxy.decision import Reason
 from prerender.words import Word

@@ -29,7 +29,8 @@ from prerender.admin.client import AdminClient
 from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container, defaults
 from prerender.config import Settings
-from prerender.config.presets import PRESET_WORDS, PRESETS
+from prerender.config.crawler_classes import PRESETS
+from prerender.config.presets import PRESET_WORDS
 from prerender.config.store_urls import kind_of
 from prerender.crawlers.from_settings import crawlers_of
 from prerender.crawlers.published import OLD_SECONDS

@@ -1,24 +1,11 @@
-"""The presets of [triggers]: which classes of crawlers get snapshots."""
+"""The presets of [triggers], and what a class of crawlers has of them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from prerender.config.types import CLASSES, CrawlerClass
-
-# Each with the classes that it renders; all others are forwarded. Each one contains the one before.
+# Each one contains the one before.
 Preset = Literal["none", "search", "crawlers", "ai", "all"]
-_SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
-_CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}
-PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
-    "none": frozenset(),
-    "search": _SEARCH,
-    "crawlers": _CRAWLERS,
-    "ai": _CRAWLERS | {"ai_training"},
-    # A snapshot would hide an outage from those who watch the site, and most signed agents drive a
-    # browser, which needs the page itself.
-    "all": frozenset(CLASSES) - {"monitoring", "signed"},
-}
 # Whom each preset serves.
 PRESET_WORDS: dict[Preset, str] = {
     "none": "only clients that request ugly URLs",
@@ -30,9 +17,19 @@ PRESET_WORDS: dict[Preset, str] = {
 
 
 def _preset(value: object) -> str:
-    if value not in PRESETS:
+    if value not in PRESET_WORDS:
         raise ValueError('give "none", "search", "crawlers", "ai" or "all"')
     return str(value)
 
 
 TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
+
+
+class CrawlerKind(NamedTuple):
+    """Makes a setting of [triggers] that of a class of crawlers.
+
+    ``label``: what the dashboard calls one of them. ``preset``: the smallest that renders them.
+    """
+
+    label: str
+    preset: Preset | None

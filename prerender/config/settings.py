@@ -23,7 +23,7 @@ from prerender.config.network_types import (
     SiteURLOrNothing,
     StoreURL,
 )
-from prerender.config.presets import PRESET_WORDS, TriggerPreset
+from prerender.config.presets import PRESET_WORDS, CrawlerKind, TriggerPreset
 from prerender.config.types import (
     DEFAULT_LANGUAGE,
     EVENTS,
@@ -238,52 +238,52 @@ class TriggerSettings(_Section):
         + ".",
         examples=["crawlers"],
     )
-    search: TriggerAction = Field(
+    search: Annotated[TriggerAction, CrawlerKind("Search engine", "search")] = Field(
         "preset",
         description='Each class: "preset", "forward" (like visitors), "render", "markdown" or '
         '"refuse" (403). Search engines: Googlebot, bingbot, ...',
         examples=["render"],
     )
-    ai_search: TriggerAction = Field(
+    ai_search: Annotated[TriggerAction, CrawlerKind("AI search", "crawlers")] = Field(
         "preset",
         description="AI search engines: OAI-SearchBot, PerplexityBot, ...",
         examples=["render"],
     )
-    ai_training: TriggerAction = Field(
+    ai_training: Annotated[TriggerAction, CrawlerKind("AI training", "ai")] = Field(
         "preset",
         description="Crawlers that collect training data: GPTBot, CCBot, ...",
         examples=["refuse"],
     )
-    ai_user: TriggerAction = Field(
+    ai_user: Annotated[TriggerAction, CrawlerKind("AI assistant", "crawlers")] = Field(
         "preset",
         description="AI assistants that open a page for a user: ChatGPT-User, Claude-User, ...",
         examples=["markdown"],
     )
-    social: TriggerAction = Field(
+    social: Annotated[TriggerAction, CrawlerKind("Link preview", "search")] = Field(
         "preset",
         description="Link previews: facebookexternalhit, Slackbot, ...",
         examples=["render"],
     )
-    seo_tool: TriggerAction = Field(
+    seo_tool: Annotated[TriggerAction, CrawlerKind("SEO tool", "all")] = Field(
         "preset",
         description="SEO tools: AhrefsBot, Chrome-Lighthouse, ...",
         examples=["forward"],
     )
-    archive: TriggerAction = Field(
+    archive: Annotated[TriggerAction, CrawlerKind("Archive", "all")] = Field(
         "preset",
         description="Archives: archive.org_bot, ArchiveBox, ...",
         examples=["render"],
     )
-    feed: TriggerAction = Field(
+    feed: Annotated[TriggerAction, CrawlerKind("Feed reader", "all")] = Field(
         "preset", description="Feed readers: Feedly, FreshRSS, ...", examples=["forward"]
     )
-    monitoring: TriggerAction = Field(
+    monitoring: Annotated[TriggerAction, CrawlerKind("Monitoring", None)] = Field(
         "preset",
         description="Uptime and speed checks: UptimeRobot, Pingdom, ... Every preset forwards them, "
         "because a snapshot would hide an outage.",
         examples=["forward"],
     )
-    signed: TriggerAction = Field(
+    signed: Annotated[TriggerAction, CrawlerKind("Signed agent", None)] = Field(
         "preset",
         description="Agents that sign their requests (Web Bot Auth) and name themselves in no other "
         "way: the agents of ChatGPT and others. No preset renders them, because most drive a browser.",
@@ -361,6 +361,27 @@ class TriggerSettings(_Section):
         if not verify and signed not in ("preset", "forward"):
             raise ValueError(f'is needed by signed = "{signed}"')
         return verify
+
+    @classmethod
+    def classes(cls) -> dict[str, CrawlerKind]:
+        """The classes of crawlers, by name."""
+        fields = cls.model_fields.items()
+        return {
+            name: one
+            for name, field in fields
+            for one in field.metadata
+            if isinstance(one, CrawlerKind)
+        }
+
+    @field_validator("more")
+    @classmethod
+    def _known(cls, more: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        # Signed agents are known by their keys.
+        allowed = [one for one in cls.classes() if one != "signed"]
+        for known, _ in more:
+            if known not in allowed:
+                raise ValueError(f"{known!r} is not a class: give one of {', '.join(allowed)}")
+        return more
 
 
 class DropInSettings(_Section):

@@ -17,22 +17,7 @@ from prerender.config import page_changes
 from prerender.config.lists import strings_of, tables_of
 from prerender.http.hop_by_hop import HOP_BY_HOP
 
-# Classes of crawlers, and the actions that a site owner can choose for each.
-CrawlerClass = Literal[
-    "search",
-    "ai_search",
-    "ai_training",
-    "ai_user",
-    "social",
-    "seo_tool",
-    "archive",
-    "feed",
-    "monitoring",
-    "signed",
-]
-CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
-# Signed agents are known by their keys.
-NAMED_CLASSES = tuple(one for one in CLASSES if one != "signed")
+# What a site owner can choose for a class of crawlers.
 Action = Literal["forward", "render", "markdown", "refuse"]
 # Of [webhooks].
 EVENTS = (
@@ -291,16 +276,10 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
     return tuple(rules)
 
 
-def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
+def _crawler_names(value: object) -> tuple[tuple[object, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
-    names: list[tuple[CrawlerClass, str]] = []
-    for table in tables_of(value, ("class", "name"), help_text):
-        known = next((known for known in NAMED_CLASSES if known == table["class"]), None)
-        if known is None:
-            allowed = ", ".join(NAMED_CLASSES)
-            raise ValueError(f"{table['class']!r} is not a class: give one of {allowed}")
-        names.append((known, crawler_name(table["name"])))
-    return tuple(names)
+    tables = tables_of(value, ("class", "name"), help_text)
+    return tuple((table["class"], crawler_name(table["name"])) for table in tables)
 
 
 def crawler_name(value: object) -> str:
@@ -430,7 +409,7 @@ Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
 CrawlerNames = Annotated[
-    tuple[tuple[CrawlerClass, str], ...],
+    tuple[tuple[str, str], ...],
     BeforeValidator(_crawler_names),
     TableKeys("class", "name"),
 ]

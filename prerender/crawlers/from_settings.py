@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from prerender.config import Settings
-from prerender.config.presets import PRESETS, Preset
+from prerender.config.crawler_classes import CLASSES, PRESETS, CrawlerClass
+from prerender.config.presets import Preset
 from prerender.config.settings import TriggerSettings
-from prerender.config.types import CLASSES, Action, CrawlerClass
+from prerender.config.types import Action
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
 from prerender.crawlers.known import Crawlers

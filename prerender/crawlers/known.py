@@ -11,8 +11,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from prerender.config.crawler_classes import NAMED_CLASSES, CrawlerClass
 from prerender.config.network_types import Endpoint
-from prerender.config.types import NAMED_CLASSES, CrawlerClass, crawler_name
+from prerender.config.types import crawler_name
 
 _LEFT_OUT = "left_out"
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prerender.config.types import Action, CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
+from prerender.config.types import Action
 from prerender.crawlers.known import Crawlers, built_in
 from prerender.crawlers.user_agents import UserAgents
 from prerender.urls.patterns import matches

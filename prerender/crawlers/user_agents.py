@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 
-from prerender.config.types import CLASSES, CrawlerClass
+from prerender.config.crawler_classes import CLASSES, CrawlerClass
 from prerender.crawlers.key_directories import agent_of
 from prerender.crawlers.known import Crawler
 from prerender.crawlers.message_signatures import NotVerified

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.crawlers.web_bot_auth import SignedAgents

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import CrawlerRefused, PageTooLong, Refused
 from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import Channel, Kind, RequestRecord, Source
 from prerender.words import Word

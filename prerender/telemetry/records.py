@@ -10,7 +10,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import structlog
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.errors import ErrorCode
 from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (

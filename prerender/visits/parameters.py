@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from prerender.admin.parameters import Parameters
-from prerender.config.types import CLASSES
+from prerender.config.crawler_classes import CLASSES
 from prerender.visits.models import Finding
 
 

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from prerender.config import load
-from prerender.config.presets import PRESET_WORDS, PRESETS
-from prerender.config.types import CLASSES
+from prerender.config.crawler_classes import CLASSES, PRESETS
+from prerender.config.presets import PRESET_WORDS
 from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.config import load
-from prerender.config.types import CLASSES, NAMED_CLASSES
+from prerender.config.crawler_classes import CLASSES, NAMED_CLASSES
 from prerender.crawlers.from_settings import triggers_of
 from prerender.crawlers.known import Crawler, built_in, parse
 from prerender.crawlers.triggers import may_be_page

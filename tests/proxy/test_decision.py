@@ -2,7 +2,7 @@
 
 import pytest
 
-from prerender.config.types import CLASSES, CrawlerClass
+from prerender.config.crawler_classes import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.proxy.decision import LONGEST_PAGE, Forward, Reason, Refuse, Render, decide
 from prerender.urls.ajax_crawling import PrettyURL

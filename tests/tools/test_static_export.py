@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientSession, web
 from yarl import URL
 
-from prerender.config.presets import PRESETS
+from prerender.config.crawler_classes import PRESETS
 from prerender.crawlers.known import built_in
 from prerender.tools.export.hydration import merged
 from prerender.tools.export.static import file_of

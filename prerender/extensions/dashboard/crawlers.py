@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Literal
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
@@ -41,7 +41,7 @@ class Tally:
     crawlers says of it.
     """
 
-    crawler: Literal[CrawlerClass, ""] = ""
+    crawler: CrawlerClass | Literal[""] = ""
     unverified: int = 0
     without_snapshot: int = 0
     got: Counter[Outcome] = field(default_factory=Counter)

@@ -1,9 +1,12 @@
 """Serves the files of the dashboard: HTML, CSS and JavaScript modules without external resources."""
 
+import json
 from importlib.resources import files
 from typing import Any
 
 from aiohttp import web
+
+from prerender.config.crawler_classes import LABELS
 
 _TYPES = {
     "html": "text/html",
@@ -24,7 +27,7 @@ _HEADERS = {
 
 
 class DashboardFiles:
-    """Serves the files of the folder ``static``, and ``index.html`` at ``/``."""
+    """Serves the files of the folder ``static``; its page, at ``/``, has the classes of crawlers."""
 
     def __init__(self) -> None:
         folder = files("prerender.extensions.dashboard") / "static"
@@ -33,6 +36,8 @@ class DashboardFiles:
             for file in folder.iterdir()
             if file.name.rpartition(".")[2] in _TYPES
         }
+        page = self._files["index.html"]
+        self._files["index.html"] = page.replace(b"CLASSES", json.dumps(LABELS).encode())
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes."""

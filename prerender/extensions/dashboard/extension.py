@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from prerender.admin.models import ExplainedRender, Explanation
 from prerender.admin.reasons import in_words
-from prerender.config.types import CLASSES
+from prerender.config.crawler_classes import CLASSES
 from prerender.crawlers.from_settings import preset_for
 from prerender.extension import Proxy
 from prerender.extensions.dashboard.api import Api

@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.admin.models import Id
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.errors import ErrorCode
 from prerender.extensions.dashboard.bots import Why
 from prerender.extensions.dashboard.last_hour import Point
@@ -91,7 +91,7 @@ class CrawlerFigures(TypedDict):
     name: str
     """Its name in the User-Agent; of a signed agent, the host of its keys; "others": unknown clients
     that requested ugly URLs."""
-    crawler: Literal[CrawlerClass, ""]
+    crawler: CrawlerClass | Literal[""]
     """Its class; empty for "others"."""
     operator: str
     """Who runs it; empty if unknown."""
@@ -194,7 +194,7 @@ class Request(TypedDict):
     language: str
     remote: str
     user_agent: str
-    crawler: Literal[CrawlerClass, ""]
+    crawler: CrawlerClass | Literal[""]
     agent: str
     """The host or URL of the keys of the agent that signed it; empty unless verified."""
     decision: Kind

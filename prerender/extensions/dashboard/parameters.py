@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from prerender.admin.models import Id
 from prerender.admin.parameters import Body, Parameters
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.snapshots.list_rows import Sort, State
 from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import Kind
@@ -35,7 +35,7 @@ class CrawlersQuery(Parameters):
 class RequestsQuery(_List):
     page: str = ""
     """The URL of a page: only requests for it."""
-    crawler: Literal[CrawlerClass, "others", ""] = ""
+    crawler: CrawlerClass | Literal["others", ""] = ""
     """A class of crawlers; "others": unknown clients that requested ugly URLs."""
     decision: Literal[Kind, ""] = ""
     cache: CacheResult | Literal[""] = ""

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from protego import Protego
 
-from prerender.config.types import CrawlerClass
+from prerender.config.crawler_classes import CrawlerClass
 from prerender.content.page_metadata import read
 from prerender.crawlers.known import built_in
 from prerender.errors import FetchFailed

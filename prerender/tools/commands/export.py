@@ -15,8 +15,7 @@ from prerender.browser import defaults
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
-from prerender.config.presets import PRESETS
-from prerender.config.types import CLASSES
+from prerender.config.crawler_classes import CLASSES, PRESETS
 from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from prerender.rendering import from_settings

@@ -1,11 +1,8 @@
 // Plain words for the terms of the API.
 
-/** Classes of crawlers, in the order of the settings. */
-export const CLASSES = {
-  search: "Search engine", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
-  social: "Link preview", seo_tool: "SEO tool", archive: "Archive", feed: "Feed reader", monitoring: "Monitoring",
-  signed: "Signed agent",
-};
+/** Classes of crawlers, in the order of the settings, and what one of them is called.
+ * @type {Record<string, string>} */
+export const CLASSES = JSON.parse(/** @type {HTMLElement} */ (document.getElementById("classes")).textContent);
 
 /** The presets; each contains the one before. Those in WANTED serve whom most sites want to be read by. */
 export const PRESETS = ["search", "crawlers", "ai", "all"];
