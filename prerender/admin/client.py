@@ -47,8 +47,8 @@ class AdminClient:
 
     def purge(self, what: Mapping[str, object]) -> int | None:
         """Purge snapshots. Returns how many it applied to; None: the store cannot count them."""
-        found: int | None = self._ask("POST", "purge", {**what, "count": True}).get("snapshots")
-        return found
+        snapshots: int | None = self._ask("POST", "purge", {**what, "count": True}).get("snapshots")
+        return snapshots
 
     def rendered(self, url: str, timeout: float) -> dict[str, Any]:
         """Render a page again, in ``timeout`` seconds: models.Rendered."""
@@ -102,8 +102,8 @@ class AdminClient:
         timeout: float = _TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
         """Send a request and return the JSON of its response."""
-        found: dict[str, Any] = json.loads(self._body(method, path, body, timeout))
-        return found
+        content: dict[str, Any] = json.loads(self._body(method, path, body, timeout))
+        return content
 
     def _body(
         self, method: str, path: str, body: Mapping[str, object] | None, timeout: float

@@ -34,9 +34,9 @@ def routes(auth: AdminAuth) -> Routes:
     """The routes of the listener: only its description as yet. ``auth`` applies to all of them."""
     app = web.Application(middlewares=[auth.middleware, as_problems])
     app.on_response_prepare.append(_without_versions)
-    found = Routes(app)
-    found.add(Description(found))
-    return found
+    admin_routes = Routes(app)
+    admin_routes.add(Description(admin_routes))
+    return admin_routes
 
 
 @asynccontextmanager

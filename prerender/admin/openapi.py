@@ -33,14 +33,14 @@ def document(operations: Iterable[Operation]) -> Schema:
     """The OpenAPI document."""
     operations = list(operations)
     kinds = _kinds(operations)
-    found, defined = TypeAdapter.json_schemas(
+    generated, defined = TypeAdapter.json_schemas(
         [(kind, "validation", adapter) for kind, adapter in kinds.items()],
         ref_template="#/components/schemas/{model}",
         schema_generator=_Schemas,
     )
     models = defined["$defs"]
     _described(models, kinds)
-    schemas = {kind: schema for (kind, _), schema in found.items()}
+    schemas = {kind: schema for (kind, _), schema in generated.items()}
     paths: dict[str, Schema] = {}
     for operation in operations:
         methods = paths.setdefault(operation.path, {})
@@ -76,11 +76,11 @@ def document(operations: Iterable[Operation]) -> Schema:
 
 def _kinds(operations: Iterable[Operation]) -> dict[Any, TypeAdapter[Any]]:
     """The models of operations. Typed dictionaries get descriptions and allow no other keys."""
-    found: dict[Any, None] = {Problem: None}
+    classes: dict[Any, None] = {Problem: None}
     for operation in operations:
         result = None if operation.media else operation.result
-        found |= dict.fromkeys((operation.query, operation.body, result))
-    kinds = [kind for kind in found if kind not in (None, type(None))]
+        classes |= dict.fromkeys((operation.query, operation.body, result))
+    kinds = [kind for kind in classes if kind not in (None, type(None))]
     models = dict.fromkeys(part for kind in kinds for part in _typed_dictionaries(kind))
     for model in models:
         model.__pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -114,10 +114,10 @@ def _operation(
     operation: Operation, schemas: Mapping[Any, Schema], definitions: Mapping[str, Schema]
 ) -> Schema:
     result, query, body = operation.result, operation.query, operation.body
-    found: Schema = {"summary": operation.summary}
+    operation_object: Schema = {"summary": operation.summary}
     errors = {401, 403, *operation.errors}
     if not operation.token:
-        found["security"] = []
+        operation_object["security"] = []
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", operation.path)
@@ -125,10 +125,10 @@ def _operation(
     if query is not None:
         parameters += _parameters(definitions[query.__name__])
     if parameters:
-        found["parameters"] = parameters
+        operation_object["parameters"] = parameters
     if body is not None:
         content = {"application/json": {"schema": schemas[body]}}
-        found["requestBody"] = {"required": True, "content": content}
+        operation_object["requestBody"] = {"required": True, "content": content}
         errors.add(413)
     if query or body:
         errors.add(400)
@@ -138,19 +138,19 @@ def _operation(
         response["content"] = {operation.media: {"schema": {"type": "string", **binary}}}
     elif result is not type(None):
         response["content"] = {"application/json": {"schema": schemas[result]}}
-    found["responses"] = {
+    operation_object["responses"] = {
         "200" if "content" in response else "204": response,
         **{str(status): _PROBLEM for status in sorted(errors)},
     }
-    return found
+    return operation_object
 
 
 def _parameters(query: Schema) -> Iterator[Schema]:
     for name, described in query["properties"].items():
         schema = dict(described)
-        found: Schema = {"name": name, "in": "query"}
+        parameter: Schema = {"name": name, "in": "query"}
         if "description" in schema:
-            found["description"] = schema.pop("description")
+            parameter["description"] = schema.pop("description")
         if name in query.get("required", ()):
-            found["required"] = True
-        yield {**found, "schema": schema}
+            parameter["required"] = True
+        yield {**parameter, "schema": schema}

@@ -30,12 +30,12 @@ Place = tuple[float | str, str]
 
 def query_of(request: web.Request, model: type[P]) -> P:
     """The query parameters of a request; empty and unknown ones are ignored. Raises ValueError."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if values := [value for value in request.query.getall(name, ()) if value]:
-            found[name] = values if get_origin(field.annotation) is list else values[0]
+            parameters[name] = values if get_origin(field.annotation) is list else values[0]
     try:
-        return model.model_validate(found)
+        return model.model_validate(parameters)
     except ValidationError as error:
         raise ValueError(_explain(model, error.errors(include_url=False)[0])) from None
 

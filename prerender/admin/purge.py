@@ -51,17 +51,17 @@ class Purging:
     def _purges_of(self, body: PurgeBody) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError."""
         soft = body.soft
-        found = [Purge("all", soft=soft)] if body.all else []
-        found += [Purge("url", self._site.target(text).path, soft) for text in body.url]
-        found += [Purge("prefix", self._site.path("prefix", text), soft) for text in body.prefix]
-        found += [
+        purges = [Purge("all", soft=soft)] if body.all else []
+        purges += [Purge("url", self._site.target(text).path, soft) for text in body.url]
+        purges += [Purge("prefix", self._site.path("prefix", text), soft) for text in body.prefix]
+        purges += [
             Purge("pattern", self._site.path("pattern", text, starts=("/", "*")), soft)
             for text in body.pattern
         ]
-        found += [Purge("tag", _tag(text), soft) for text in body.tag]
-        if not 0 < len(found) <= _MOST_AT_ONCE:
+        purges += [Purge("tag", _tag(text), soft) for text in body.tag]
+        if not 0 < len(purges) <= _MOST_AT_ONCE:
             raise ValueError(f"give from 1 to {_MOST_AT_ONCE} purges")
-        return found
+        return purges
 
 
 def _tag(text: str) -> str:

@@ -207,10 +207,10 @@ def _crawlers(settings: Settings) -> Line:
 async def _of_the_running_proxy(settings: Settings) -> list[Line]:
     """Who gets snapshots and how crawlers are verified, and what that led to in the last hour."""
     try:
-        found = await asyncio.to_thread(AdminClient.of(settings.admin).crawlers)
+        crawlers = await asyncio.to_thread(AdminClient.of(settings.admin).crawlers)
     except (AdminError, ConfigError):
         return [_preset(settings, None), _ranges(settings, None)]
-    return [_preset(settings, found["items"]), _ranges(settings, found["ranges"])]
+    return [_preset(settings, crawlers["items"]), _ranges(settings, crawlers["ranges"])]
 
 
 def _ranges(settings: Settings, lists: list[dict[str, Any]] | None) -> Line:

@@ -63,12 +63,12 @@ def _problems(command: str, problems: Sequence[str]) -> str:
 
 def commands() -> Mapping[str, str]:
     """The modules of the commands, by name."""
-    found = {
+    modules = {
         module.name.rstrip("_"): f"{package}.{module.name}"
         for package in plugins.having("commands")
         for module in iter_modules(import_module(package).__path__)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(modules.items()))
 
 
 def help_of(module: str) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class Progress:
         else:
             self._bar.write(text, file=sys.stdout)
 
-    def found(self, count: int) -> None:
+    def add_to_total(self, count: int) -> None:
         """Add to the total."""
         if self._bar is not None:
             self._bar.total = (self._bar.total or 0) + count

@@ -74,15 +74,15 @@ def content_of(snapshot: Snapshot, url: str, volatile: Iterable[re.Pattern[str]]
 
 def changes(before: Content, after: Content) -> dict[str, Any]:
     """What has changed, by name, shortened for people; empty if nothing has."""
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if before.status != after.status:
-        found["status"] = {"before": before.status, "after": after.status}
+        changed["status"] = {"before": before.status, "after": after.status}
     if before.title != after.title:
-        found["title"] = _both(before.title, after.title)
+        changed["title"] = _both(before.title, after.title)
     old, new = Counter(before.text.split()), Counter(after.text.split())
     if old != new:
         passages = compare([before.text], [after.text])
-        found["text"] = {
+        changed["text"] = {
             "words_added": (new - old).total(),
             "words_removed": (old - new).total(),
             "added": _shown(passages.only_second),
@@ -90,7 +90,7 @@ def changes(before: Content, after: Content) -> dict[str, Any]:
         }
     added, removed = {*after.links} - {*before.links}, {*before.links} - {*after.links}
     if added or removed:
-        found["links"] = {
+        changed["links"] = {
             "links_added": len(added),
             "links_removed": len(removed),
             "added": [_cut(link) for link in sorted(added)[:_MOST_SHOWN]],
@@ -99,10 +99,10 @@ def changes(before: Content, after: Content) -> dict[str, Any]:
     was, is_now = dict(before.metadata), dict(after.metadata)
     names = [name for name in sorted(was | is_now) if was.get(name) != is_now.get(name)]
     if names:
-        found["metadata"] = {
+        changed["metadata"] = {
             name: _both(was.get(name, ""), is_now.get(name, "")) for name in names[:_MOST_SHOWN]
         }
-    return found
+    return changed
 
 
 def _both(before: str, after: str) -> dict[str, str]:

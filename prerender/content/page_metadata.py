@@ -110,11 +110,11 @@ def reading_of(root: Any, url: str) -> PageMetadata:
 
 def _metas(root: Any) -> list[tuple[str, str]]:
     """Lower-case names (or properties) and contents of meta tags."""
-    found = []
+    metas = []
     for meta in root.xpath("//meta[@content][@name or @property]"):
         name = (meta.get("property") or meta.get("name") or "").strip().lower()
-        found.append((name[:100], _text(meta.get("content"))))
-    return found
+        metas.append((name[:100], _text(meta.get("content"))))
+    return metas
 
 
 def _link(root: Any, rel: str) -> str:
@@ -137,12 +137,12 @@ def _types(data: object) -> tuple[str, ...]:
     items = data if isinstance(data, list) else [data]
     graph = [item.get("@graph") for item in items if isinstance(item, dict)]
     items = [*items, *(node for nodes in graph if isinstance(nodes, list) for node in nodes)]
-    found: list[str] = []
+    types: list[str] = []
     for item in items:
         kind = item.get("@type") if isinstance(item, dict) else None
         kinds = kind if isinstance(kind, list) else [kind]
-        found += [text[:100] for text in kinds if isinstance(text, str)]
-    return tuple(found[:_MOST_VALUES])
+        types += [text[:100] for text in kinds if isinstance(text, str)]
+    return tuple(types[:_MOST_VALUES])
 
 
 def _absolute(url: str, reference: str) -> str:

@@ -127,9 +127,9 @@ async def read(page: Page, remove: Sequence[str] = ()) -> Seen:
 
     Raises RenderError.
     """
-    found = await page.tab.session.evaluate(
+    content = await page.tab.session.evaluate(
         f"{_READ}({json.dumps(remove)})", contextId=await page.world()
     )
-    texts = tuple((text, shown) for text, shown in found["texts"])
-    removed = tuple(Removed(selector, text) for selector, text in found["removed"])
-    return Seen(found["url"], found["title"], texts, tuple(found["links"]), removed)
+    texts = tuple((text, shown) for text, shown in content["texts"])
+    removed = tuple(Removed(selector, text) for selector, text in content["removed"])
+    return Seen(content["url"], content["title"], texts, tuple(content["links"]), removed)

@@ -44,11 +44,11 @@ def compare(
     ``second_known``: hidden parts of the second text, which the first one may have or lack.
     """
     one, other, known = _words(first), _words(second), _words(second_known)
-    found = _found(one, {*_rows(other), *_rows(known)}, {*map(str.casefold, (*other, *known))})
-    seen = _found(other, {*_rows(one)}, {*map(str.casefold, one)})
+    matched = _matches(one, {*_rows(other), *_rows(known)}, {*map(str.casefold, (*other, *known))})
+    seen = _matches(other, {*_rows(one)}, {*map(str.casefold, one)})
     total = len(one) + len(other)
-    similarity = (sum(found) + sum(seen)) / total if total else 1.0
-    return Comparison(similarity, _passages(one, found), _passages(other, seen))
+    similarity = (sum(matched) + sum(seen)) / total if total else 1.0
+    return Comparison(similarity, _passages(one, matched), _passages(other, seen))
 
 
 def _words(texts: Iterable[str]) -> list[str]:
@@ -62,23 +62,23 @@ def _rows(words: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(folded[i : i + _ROW]) for i in range(len(folded) - _ROW + 1)]
 
 
-def _found(words: Sequence[str], rows: set[tuple[str, ...]], others: set[str]) -> list[bool]:
+def _matches(words: Sequence[str], rows: set[tuple[str, ...]], others: set[str]) -> list[bool]:
     """For each word, whether the other text has it in one of its sequences."""
     there = [row in rows for row in _rows(words)]
-    found = [any(there[i : i + _ROW]) for i in range(len(words))]
-    return _with_moved_words([word.casefold() for word in words], found, others)
+    matched = [any(there[i : i + _ROW]) for i in range(len(words))]
+    return _with_moved_words([word.casefold() for word in words], matched, others)
 
 
-def _with_moved_words(words: Sequence[str], found: list[bool], others: set[str]) -> list[bool]:
+def _with_moved_words(words: Sequence[str], matched: list[bool], others: set[str]) -> list[bool]:
     """Count one or two words between found ones as found, if the other text has them anywhere."""
-    result = list(found)
+    result = list(matched)
     start = 0
-    while start < len(found):
-        if found[start]:
+    while start < len(matched):
+        if matched[start]:
             start += 1
             continue
         end = start
-        while end < len(found) and not found[end]:
+        while end < len(matched) and not matched[end]:
             end += 1
         if end - start < _ROW:
             result[start:end] = [word in others for word in words[start:end]]
@@ -86,9 +86,9 @@ def _with_moved_words(words: Sequence[str], found: list[bool], others: set[str])
     return result
 
 
-def _passages(words: Sequence[str], found: Sequence[bool]) -> tuple[Passage, ...]:
+def _passages(words: Sequence[str], matched: Sequence[bool]) -> tuple[Passage, ...]:
     passages = []
-    missing = [i for i, there in enumerate(found) if not there]
+    missing = [i for i, there in enumerate(matched) if not there]
     start = 0
     for n, index in enumerate(missing):
         last = n + 1 == len(missing)
@@ -135,13 +135,13 @@ def _aligned_words(lefts: Sequence[str], rights: Sequence[str]) -> list[Aligned]
     left, right = " ".join(lefts).split(), " ".join(rights).split()
     if max(len(left), len(right)) > _MOST_WORDS_IN_A_PASSAGE:
         return [Aligned("changed", "\n".join(lefts), "\n".join(rights))]
-    found = []
+    aligned = []
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
-            found.append(_same(left[a:b], right[c:d], " "))
+            aligned.append(_same(left[a:b], right[c:d], " "))
         else:
-            found.append(Aligned("changed", " ".join(left[a:b]), " ".join(right[c:d])))
-    return found
+            aligned.append(Aligned("changed", " ".join(left[a:b]), " ".join(right[c:d])))
+    return aligned
 
 
 def _same(left: Sequence[str], right: Sequence[str], separator: str) -> Aligned:
@@ -150,13 +150,13 @@ def _same(left: Sequence[str], right: Sequence[str], separator: str) -> Aligned:
 
 def _joined(passages: Sequence[Aligned]) -> list[Aligned]:
     """Merge adjacent passages of the same kind."""
-    found: list[Aligned] = []
+    joined: list[Aligned] = []
     for passage in passages:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if last is not None and last.kind == passage.kind:
             left = "\n".join(filter(None, (last.left, passage.left)))
             right = "\n".join(filter(None, (last.right, passage.right)))
-            found[-1] = Aligned(passage.kind, left, right)
+            joined[-1] = Aligned(passage.kind, left, right)
         else:
-            found.append(passage)
-    return found
+            joined.append(passage)
+    return joined

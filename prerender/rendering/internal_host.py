@@ -29,7 +29,7 @@ def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
 
 
 def _like(match: str, site: str) -> str:
-    """``site``, with escaped slashes if those of ``found`` are escaped, and for WebSockets if it is."""
+    """``site``, with escaped slashes if those of ``match`` are escaped, and for WebSockets if it is."""
     if match[:2].lower() == "ws":
         site = site.replace("http", "ws", 1)
     return site.replace("/", "\\/") if "\\/" in match else site

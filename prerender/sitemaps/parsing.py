@@ -228,12 +228,12 @@ class _XML:
         self._without_entry += len(data)
         self._entries += len(_ENTRY.findall(data))
         try:
-            self._parser.feed(_BARE_AMPERSAND.sub(lambda found: found[1] or b"&amp;", data))
+            self._parser.feed(_BARE_AMPERSAND.sub(lambda match: match[1] or b"&amp;", data))
         except etree.LxmlError as error:
             raise SitemapError(f"{self._name}: is not XML: {error}") from error
-        if found := self._events.taken():
+        if entries := self._events.taken():
             self._without_entry = 0
-        yield from found
+        yield from entries
         self._unparsed = self._unparsed + len(data) if before == self._events.count else 0
         if self._unparsed > _LONGEST_MARKUP:
             raise SitemapError(f"{self._name}: is not XML: a tag or comment has no end")
@@ -252,7 +252,7 @@ class _Events:
         self.is_sitemap = False
         self.count = 0
         self.entries = 0
-        self._found: list[Listed] = []
+        self._new: list[Listed] = []
         self._depth = 0
         self._entry: dict[str, str] | None = None
         self._entry_tag = ("", "")
@@ -262,8 +262,8 @@ class _Events:
 
     def taken(self) -> list[Listed]:
         """The entries since the last call."""
-        found, self._found = self._found, []
-        return found
+        new, self._new = self._new, []
+        return new
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Begin an element."""
@@ -309,7 +309,7 @@ class _Events:
         if url and len(url) <= _LONGEST_TEXT:
             self.entries += 1
             lastmod = _seconds(entry.get("lastmod", ""))
-            self._found.append(Listed(url, lastmod, self._entry_tag[1] == "sitemap"))
+            self._new.append(Listed(url, lastmod, self._entry_tag[1] == "sitemap"))
 
 
 def _name(tag: str) -> tuple[str, str]:

@@ -104,12 +104,12 @@ async def _parsed(entries: Iterator[Listed]) -> AsyncIterator[Listed]:
 
 def _some(entries: Iterator[Listed]) -> tuple[list[Listed], SitemapError | None]:
     """The next entries, and what is wrong behind them."""
-    found: list[Listed] = []
+    listed: list[Listed] = []
     try:
-        found.extend(islice(entries, _AT_ONCE))
+        listed.extend(islice(entries, _AT_ONCE))
     except SitemapError as error:
-        return found, error
-    return found, None
+        return listed, error
+    return listed, None
 
 
 @asynccontextmanager

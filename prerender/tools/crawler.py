@@ -84,8 +84,8 @@ class Fetched:
         """Absolute URLs of the Link headers, each with its relations in lower case (RFC 8288)."""
         for value in self.headers.getall("Link", ()):
             for reference, parameters in _LINK.findall(value):
-                found = _RELATION.search(parameters)
-                relations = (found[1] or found[2]).lower().split() if found else ()
+                match = _RELATION.search(parameters)
+                relations = (match[1] or match[2]).lower().split() if match else ()
                 with suppress(ValueError):
                     yield urljoin(self.url, reference.strip()), tuple(relations)
 

@@ -71,8 +71,8 @@ def _parse(body: bytes, charset: str | None) -> Any:
 
 
 def _metas(root: Any, name: str, where: str = "true()") -> list[str]:
-    found = root.xpath(f"//meta[{_LOWER % '@name'} = '{name}'][{where}]/@content")
-    return [str(content) for content in found]
+    contents = root.xpath(f"//meta[{_LOWER % '@name'} = '{name}'][{where}]/@content")
+    return [str(content) for content in contents]
 
 
 def _misplaced(root: Any) -> Iterator[str]:

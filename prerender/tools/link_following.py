@@ -138,15 +138,15 @@ async def read_robots(crawler: CrawlerClient, site: str, user_agent: str) -> Cal
 class Frontier:
     """The pages of one ``site`` that were found: each once, and at most ``most`` of them (0: all).
 
-    ``found`` is called with the number of new pages.
+    ``on_new_pages`` is called with the number of new pages.
     """
 
     def __init__(
-        self, site: str, most: int = 0, found: Callable[[int], None] = lambda _: None
+        self, site: str, most: int = 0, on_new_pages: Callable[[int], None] = lambda _: None
     ) -> None:
         self._site = site
         self._most = most
-        self._found = found
+        self._on_new_pages = on_new_pages
         self._seen: set[str] = set()
         self._left_out: set[str] = set()
 
@@ -161,7 +161,7 @@ class Frontier:
                 continue
             self._seen.add(url)
             new.append(url)
-        self._found(len(new))
+        self._on_new_pages(len(new))
         return new
 
     @property
@@ -187,7 +187,7 @@ class SiteCrawl:
         rate: float = 0.0,
         user_agent: str = USER_AGENT,
         done: Callable[[], None] = lambda: None,
-        found: Callable[[int], None] = lambda _: None,
+        on_new_pages: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._site = site
         self._crawler = crawler
@@ -197,7 +197,7 @@ class SiteCrawl:
         self._user_agent = user_agent
         self._done = done
         self._allowed: Callable[[str], bool] = lambda _: True
-        self._frontier = Frontier(site, most, found)
+        self._frontier = Frontier(site, most, on_new_pages)
         self.listed: dict[str, Listed] = {}
         self.left_out: dict[str, str] = {}
 

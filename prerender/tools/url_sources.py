@@ -54,7 +54,7 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
             urls.append(url)
         else:
             progress.line(f"skipped: {url}: not on {site}")
-    progress.found(len(urls))
+    progress.add_to_total(len(urls))
     return Listing(site, settings, urls, progress)
 
 
@@ -69,10 +69,10 @@ class Sources:
 
     async def read(self, sources: list[str]) -> list[Listed]:
         """All pages as pretty URLs. Raises SitemapError."""
-        found = [page async for page in self.pages(sources)]
-        if not found:
+        pages = [page async for page in self.pages(sources)]
+        if not pages:
             raise SitemapError(f"{', '.join(sources)}: no pages listed")
-        return found
+        return pages
 
     async def pages(
         self,

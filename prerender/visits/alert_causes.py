@@ -57,7 +57,7 @@ class Rise:
     least_before: int = 100
 
 
-NOT_FOUND = Rise("not_found", "got 404", 20, 0.10)
+MISSING_PAGES = Rise("not_found", "got 404", 20, 0.10)
 SERVER_ERRORS = Rise("server_errors", "got 5xx", 20, 0.05)
 THIN_PAGES = Rise("thin_pages", "lost half of their text", 10, 0.20, least_before=0)
 WINDOWS_HOURS = (2, DAY_HOURS)
@@ -96,7 +96,7 @@ def causes(
     return [
         *_stopped(hours, now, watched_since),
         *([] if known is None else _new(hours, current, known)),
-        *_risen(NOT_FOUND, hours, current, _by_class("404")),
+        *_risen(MISSING_PAGES, hours, current, _by_class("404")),
         *_risen(SERVER_ERRORS, hours, current, _by_class("503", "5xx")),
         *_unverified(hours, current),
         *_risen(THIN_PAGES, hours, current, _pages),
@@ -192,7 +192,7 @@ def _unverified(hours: Days, current: int) -> Iterator[AlertCause]:
         share, share_before = 1 - rate.share, 1 - was.share
         if (
             rate.number >= LEAST_UNVERIFIED
-            and was.total >= NOT_FOUND.least_before
+            and was.total >= MISSING_PAGES.least_before
             and share_before >= VERIFIED_BEFORE
             and share <= VERIFIED_LEFT * share_before
             and rate.total - rate.number <= VERIFIED_LEFT * (was.total - was.number) / 7

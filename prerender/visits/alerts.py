@@ -24,7 +24,7 @@ from prerender.visits.alert_causes import (
     is_known,
 )
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS
-from prerender.visits.recorder import KEPT_HOURS, Visits
+from prerender.visits.recorder import RETENTION_HOURS, Visits
 from prerender.visits.storage import Days
 from prerender.webhooks import body_of
 
@@ -49,7 +49,7 @@ MOST_SUBJECTS = 20
 _MOST_NAMES = 1000
 _KEY = "alerts"
 _LEASE_SECONDS = 5.0
-_KEPT_SECONDS = 90 * 86400.0
+_NOTE_SECONDS = 90 * 86400.0
 
 log = structlog.get_logger(__name__)
 
@@ -178,7 +178,7 @@ class Alerts:
             self._state, messages = await self._next(before, now)
             # Before they are sent: a message must not go out twice under two names.
             data = json.dumps(asdict(self._state)).encode()
-            await self._store.notes.set(_KEY, data, _KEPT_SECONDS)
+            await self._store.notes.set(_KEY, data, _NOTE_SECONDS)
         for kind, body in messages.items():
             # One that the receiver refuses holds up only those of its kind.
             log.warning("alert", message=self._outbox.add(f"alert.{kind}", body), body=body)
@@ -188,7 +188,7 @@ class Alerts:
     ) -> tuple[AlertState, dict[CauseKind, str]]:
         hour = int(now) // HOUR_SECONDS
         store = self._visits.store
-        hours = await store.read("hours", hour - KEPT_HOURS, hour)
+        hours = await store.read("hours", hour - RETENTION_HOURS, hour)
         if before is None:
             # Crawlers of the days before there were hours.
             days = await store.read("days", 0, int(now) // DAY_SECONDS)

@@ -45,20 +45,20 @@ class ReportApi:
     async def about(self) -> models.Report:
         """What is kept about the visits of crawlers, and since when."""
         visits = self._visits
-        found: models.Report = {
+        state: models.Report = {
             "since": "", "kept_in": "off", "days": 0, "available": True, "dropped": 0
         }  # fmt: skip
         if visits is not None:
             await visits.write()
             first = await visits.store.since()
-            found = {
+            state = {
                 "since": "" if first is None else day_of(first),
                 "kept_in": visits.store.kind,
-                "days": visits.kept_days,
+                "days": visits.retention_days,
                 "available": not visits.away,
                 "dropped": visits.dropped,
             }
-        return found
+        return state
 
     @route("GET", "/report/visits", returns=models.VisitList, errors=(409, 503))
     async def visits(self, query: VisitsQuery) -> web.Response:
@@ -70,8 +70,12 @@ class ReportApi:
         first = last - query.days + 1
         days = await (await self._current()).store.read("days", first, last)
         items = await asyncio.to_thread(report.visits, days, query)
-        found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
-        return _response(query.format, found, items)
+        visit_list: models.VisitList = {
+            "first": day_of(first),
+            "last": day_of(last),
+            "items": items,
+        }
+        return _response(query.format, visit_list, items)
 
     @route("GET", "/report/recent", returns=models.RecentVisits, errors=(409, 503))
     async def recent(self, query: RecentQuery) -> web.Response:
@@ -83,8 +87,8 @@ class ReportApi:
         first = hour - query.hours
         hours = await (await self._current()).store.read("hours", first, hour)
         items = await asyncio.to_thread(report.visits, hours, VisitsQuery())
-        found: models.RecentVisits = {"since": first * HOUR_SECONDS, "items": items}
-        return _response(query.format, found, items)
+        recent: models.RecentVisits = {"since": first * HOUR_SECONDS, "items": items}
+        return _response(query.format, recent, items)
 
     @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
     async def change(self, query: ChangeQuery) -> web.Response:
@@ -97,8 +101,8 @@ class ReportApi:
         before = await store.read("days", at - days, at - 1)
         after = await store.read("days", at, at + days - 1)
         items = await asyncio.to_thread(report.changes, before, after)
-        found: models.ChangeList = {"date": query.date, "days": days, "items": items}
-        return _response(query.format, found, items)
+        change_list: models.ChangeList = {"date": query.date, "days": days, "items": items}
+        return _response(query.format, change_list, items)
 
     @route("GET", "/report/pages", returns=models.PageVisitList, errors=(409, 503))
     async def pages(self, query: PagesQuery) -> web.Response:
@@ -106,8 +110,10 @@ class ReportApi:
 
         The longest unvisited pages first. With format=csv, its items as text/csv.
         """
-        found = await asyncio.to_thread(report.pages, await self._pages(), self._site.url, query)
-        return _response(query.format, found, found["items"])
+        page_list = await asyncio.to_thread(
+            report.pages, await self._pages(), self._site.url, query
+        )
+        return _response(query.format, page_list, page_list["items"])
 
     @route("GET", "/report/gap", returns=models.PageVisitList, errors=(409, 502, 503))
     async def gap(self, query: GapQuery) -> web.Response:
@@ -122,8 +128,8 @@ class ReportApi:
                 paths = await self._listed(f"{self._site.url}{path}")
         except (SitemapError, TimeoutError) as error:
             raise web.HTTPBadGateway(text=str(error) or f"{path}: it took too long") from error
-        found = report.gap(paths, known, self._site.url, query.limit)
-        return _response(query.format, found, found["items"])
+        page_list = report.gap(paths, known, self._site.url, query.limit)
+        return _response(query.format, page_list, page_list["items"])
 
     @route("GET", "/report/snapshots", returns=models.FindingList, errors=(503,))
     async def snapshots(self, query: SnapshotFindingsQuery) -> web.Response:
@@ -134,8 +140,10 @@ class ReportApi:
         """
         rows = await self._lists.find(Query(sort="path", descending=False, limit=MOST_PAGES))
         known = await self._pages() if self._visits else {}
-        found = await asyncio.to_thread(report.findings, rows.rows, known, self._site.url, query)
-        return _response(query.format, found, found["items"])
+        finding_list = await asyncio.to_thread(
+            report.findings, rows.rows, known, self._site.url, query
+        )
+        return _response(query.format, finding_list, finding_list["items"])
 
     async def _current(self) -> Visits:
         """With what was counted until now."""
@@ -149,15 +157,15 @@ class ReportApi:
 
     async def _listed(self, sitemap: str) -> list[str]:
         """The paths of the site's pages in a sitemap, as pages are named in reports."""
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         async for entry in self._sitemaps.read([sitemap]):
             try:
-                found[self._site.target(entry.url).path] = None
+                paths[self._site.target(entry.url).path] = None
             except ValueError:
                 continue  # of another site
-            if len(found) >= MOST_PAGES:
+            if len(paths) >= MOST_PAGES:
                 break
-        return list(found)
+        return list(paths)
 
 
 def _today() -> int:
@@ -165,8 +173,8 @@ def _today() -> int:
 
 
 def _response(
-    form: str, found: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+    form: str, content: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
 ) -> web.Response:
     if form == "csv":
         return web.Response(text=report.as_csv(items), content_type="text/csv", charset="utf-8")
-    return web.json_response(found)
+    return web.json_response(content)

@@ -135,10 +135,10 @@ def _smallest(requests: Iterable[tuple[str, int]], most: int) -> set[str]:
 def _folded(
     day: Day, is_small: Callable[[CellKey], bool], other: Callable[[CellKey], CellKey]
 ) -> Day:
-    found: Day = {}
+    folded: Day = {}
     for key, cell in day.items():
-        found.setdefault(other(key) if is_small(key) else key, Cell()).add(cell)
-    return found
+        folded.setdefault(other(key) if is_small(key) else key, Cell()).add(cell)
+    return folded
 
 
 def compared(page: Page, more: Page) -> CellKey | None:
@@ -198,14 +198,14 @@ def encode_page(page: Page) -> str:
 def decode_page(text: str | bytes) -> Page:
     """Decode a stored page; what is not understood is left out."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return {}
     return {
         name: tuple(value)
-        for name, value in found.items()
+        for name, value in content.items()
         if isinstance(value, list)
         and len(value) == (4 if name == FACTS else 2)
         and all(isinstance(one, int | str) for one in value)

@@ -55,7 +55,7 @@ from prerender.visits.storage import Pages, Span, VisitStore
 
 EVERY_SECONDS = 10.0
 # For alerts, and for the last hour after a restart.
-KEPT_HOURS = 15 * 24
+RETENTION_HOURS = 15 * 24
 _LAST_SECONDS = 3.0
 # What may wait for a store that is away.
 _MOST_CELLS = 10_000
@@ -87,8 +87,8 @@ class CrawlerNames:
         """The name of the crawler of requests."""
         if requests.crawler == "signed":
             return requests.agent
-        found = self._user_agents.crawlers_of(requests.user_agent) if requests.crawler else ()
-        return found[0].label if found else OTHERS
+        crawlers = self._user_agents.crawlers_of(requests.user_agent) if requests.crawler else ()
+        return crawlers[0].label if crawlers else OTHERS
 
 
 class Visits:
@@ -112,7 +112,7 @@ class Visits:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
-        self.kept_days = days
+        self.retention_days = days
         self.dropped = 0
         self.away = False
         self.totals: Counter[str] = Counter()
@@ -155,8 +155,8 @@ class Visits:
             now = int(self._clock())
             today = now // DAY_SECONDS
             if self._pruned != today:
-                await self.store.drop_before("days", today - self.kept_days + 1)
-                await self.store.drop_before("hours", now // HOUR_SECONDS - KEPT_HOURS + 1)
+                await self.store.drop_before("days", today - self.retention_days + 1)
+                await self.store.drop_before("hours", now // HOUR_SECONDS - RETENTION_HOURS + 1)
                 self._pruned = today
         except StoreError as error:
             if not self.away:

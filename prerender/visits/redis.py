@@ -113,12 +113,12 @@ class RedisVisits:
     async def read(self, span: Span, first: int, last: int) -> Days:
         """The days or hours from ``first`` to ``last``."""
         known = [one for one in await self._known(span) if first <= one <= last]
-        found: Days = {}
+        days: Days = {}
         for start in range(0, len(known), _DAYS_AT_ONCE):
             some = known[start : start + _DAYS_AT_ONCE]
             values = await result_of(self._redis.hmget(self._keys[span], some))
-            found |= await asyncio.to_thread(_decoded_all, span, some, values)
-        return found
+            days |= await asyncio.to_thread(_decoded_all, span, some, values)
+        return days
 
     async def since(self) -> int | None:
         """The first known day."""
@@ -131,14 +131,14 @@ class RedisVisits:
             texts = await result_of(self._redis.hmget(self._pages, names)) if names else ()
             pairs = zip(names, texts, strict=True)
             return {path: decode_page(text) for path, text in pairs if text is not None}
-        found: Pages = {}
+        pages: Pages = {}
         cursor = 0
         while True:
             cursor, some = await result_of(self._redis.hscan(self._pages, cursor, count=1000))
             for path, text in some.items():
-                found[path.decode("utf-8", "replace")] = decode_page(text)
+                pages[path.decode("utf-8", "replace")] = decode_page(text)
             if not cursor:
-                return found
+                return pages
 
     async def _known(self, span: Span) -> list[int]:
         keys = await result_of(self._redis.hkeys(self._keys[span]))

@@ -92,10 +92,10 @@ def changes(before: Days, after: Days) -> list[models.Change]:
         for days in (before, after)
     )
     nothing = _row(("", "", "", ""), {})
-    found: list[models.Change] = []
+    rows: list[models.Change] = []
     for crawler, kind in old.keys() | new.keys():
         was, now = old.get((crawler, kind), nothing), new.get((crawler, kind), nothing)
-        found.append(
+        rows.append(
             {
                 "crawler": crawler,
                 "kind": kind,
@@ -108,30 +108,30 @@ def changes(before: Days, after: Days) -> list[models.Change]:
             }
         )
     return sorted(
-        found, key=lambda one: (-max(one["requests_before"], one["requests_after"]), one["crawler"])
+        rows, key=lambda one: (-max(one["requests_before"], one["requests_after"]), one["crawler"])
     )
 
 
 def pages(known: Pages, site: str, query: PagesQuery) -> models.PageVisitList:
     """Pages and their last visits, the longest unvisited first."""
     search, without = query.search.casefold(), set(filter(None, query.unvisited_by.split(",")))
-    found = [
+    visited = [
         _visited(f"{site}{path}", page)
         for path, page in known.items()
         if search in path.casefold() and not without & page.keys()
     ]
-    count = len(found)
+    count = len(visited)
     if after := place_of(query.cursor):
         if isinstance(after[0], str):
             raise ValueError("cursor: invalid for this list")
-        found = [one for one in found if _place(one) > after]
-    found.sort(key=_place)
-    more = len(found) > query.limit
+        visited = [one for one in visited if _place(one) > after]
+    visited.sort(key=_place)
+    more = len(visited) > query.limit
     return {
         "count": count,
         "known": len(known),
-        "items": found[: query.limit],
-        "next": cursor_of(_place(found[query.limit - 1])) if more else None,
+        "items": visited[: query.limit],
+        "next": cursor_of(_place(visited[query.limit - 1])) if more else None,
     }
 
 
@@ -141,12 +141,12 @@ def _place(page: models.PageVisits) -> tuple[float, str]:
 
 def gap(paths: Sequence[str], known: Pages, site: str, most: int) -> models.PageVisitList:
     """The pages of a sitemap that no search engine and no AI crawler has fetched, in its order."""
-    found = [
+    unvisited = [
         _visited(f"{site}{path}", known.get(path, {}))
         for path in paths
         if not any(kind in known.get(path, ()) for kind in FINDERS)
     ]
-    return {"count": len(found), "known": len(paths), "items": found[:most], "next": None}
+    return {"count": len(unvisited), "known": len(paths), "items": unvisited[:most], "next": None}
 
 
 def _visited(url: str, page: Page) -> models.PageVisits:
@@ -180,7 +180,7 @@ def findings(
     for path, row in sorted(of_pages.items()):
         facts = known.get(path, {}).get(FACTS)
         read += facts is not None
-        for finding, detail in _found(row, facts, titles, query.thin):
+        for finding, detail in _findings_of(row, facts, titles, query.thin):
             if query.finding in ("", finding):
                 url = f"{site}{path}"
                 items.append({"url": url, "finding": finding, "detail": detail[:_LONGEST_DETAIL]})
@@ -189,7 +189,7 @@ def findings(
     }  # fmt: skip
 
 
-def _found(
+def _findings_of(
     row: Row,
     facts: tuple[int | str, ...] | None,
     titles: Mapping[str, Sequence[str]],

@@ -84,7 +84,7 @@ async def test_progress_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("prerender.tools.commands.warm._REPORT_SECONDS", 0.0)
-    totals = Totals(Counter(rendered=3, failed=1), found=10, skipped=2)
+    totals = Totals(Counter(rendered=3, failed=1), pages=10, skipped=2)
     reporting = asyncio.create_task(_report(totals, Progress()))
     shown = ""
     async with asyncio.timeout(10):

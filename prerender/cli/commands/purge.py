@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Purge. Raises AdminError, and ConfigError if no pages are named."""
     targets: dict[str, list[str]] = {
-        kind: found for kind in _KINDS if (found := getattr(options, kind))
+        kind: values for kind in _KINDS if (values := getattr(options, kind))
     }
     if not targets and not options.all:
         names = ", ".join(f"--{kind}" for kind in _KINDS)
@@ -59,8 +59,8 @@ def _summary(targets: dict[str, list[str]], count: int | None, options: argparse
         "all"
         if options.all
         else ", ".join(
-            f"{len(found)} {_NAMES[kind] if len(found) == 1 else _PLURALS[kind]}"
-            for kind, found in targets.items()
+            f"{len(values)} {_NAMES[kind] if len(values) == 1 else _PLURALS[kind]}"
+            for kind, values in targets.items()
         )
     )
     if count is None:

@@ -15,12 +15,12 @@ from prerender.extensions.dashboard.crawlers import CrawlerStatistics
 from prerender.extensions.dashboard.dashboard_files import DashboardFiles
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import RenderSummary
-from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.last_hour import Figures
 from prerender.extensions.dashboard.needless import Needless
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.extensions.dashboard.screenshots import viewer_of
 from prerender.extensions.dashboard.snapshot_details import SnapshotHandlers
+from prerender.extensions.dashboard.stored_problems import StoredProblems
 from prerender.snapshots.snapshot_lists import Lists
 
 
@@ -79,7 +79,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     async with (
         histories.storing(),
         figures.sampling(),
-        KeptProblems(store.notes, recent).storing(),
+        StoredProblems(store.notes, recent).storing(),
         bots.storing(store.notes),
     ):
         yield

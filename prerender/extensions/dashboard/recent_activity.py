@@ -1,6 +1,6 @@
 """The last requests of crawlers, and the pages that are slow, fail or are cut off.
 
-Both are in memory; kept_problems.py stores the pages. Requests of visitors are not recorded.
+Both are in memory; stored_problems.py stores the pages. Requests of visitors are not recorded.
 """
 
 from collections import deque

@@ -100,11 +100,11 @@ class Readiness:
         wanted = [(url, "") for url in dict.fromkeys((*urls, own)) if url.startswith(self._site)]
         for url, accept in (*wanted, (response.url, _MARKDOWN)):
             with suppress(FetchFailed):
-                found = await self._crawler.get(url, accept=accept)
-                if found.status == 200 and found.media_type == _MARKDOWN:
+                fetched = await self._crawler.get(url, accept=accept)
+                if fetched.status == 200 and fetched.media_type == _MARKDOWN:
                     self._good["markdown"] += 1
-                    self._signal = self._signal or "Content-Signal" in found.headers
-                    return found.body.decode("utf-8", "replace")
+                    self._signal = self._signal or "Content-Signal" in fetched.headers
+                    return fetched.body.decode("utf-8", "replace")
         report.add("markdown-missing", f"no Markdown at {own}, nor by Accept: {_MARKDOWN}")
         return None
 

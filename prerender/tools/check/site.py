@@ -48,7 +48,7 @@ class SiteCheck:
         user_agent: str = USER_AGENT,
         readiness: Readiness | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
-        found: Callable[[int], None] = lambda _: None,
+        on_new_pages: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._site = site
         self._crawler = crawler
@@ -57,7 +57,7 @@ class SiteCheck:
         self._user_agent = user_agent
         self._on_report = on_report
         self._pages = PageChecks(PageFetcher(crawler), visitor, readiness=readiness)
-        self._frontier = Frontier(site, most, found)
+        self._frontier = Frontier(site, most, on_new_pages)
         self.result = Result()
 
     async def run(self, urls: Iterable[str]) -> Result:
@@ -105,7 +105,7 @@ class SiteCheck:
         by_text: dict[str, list[Report]] = defaultdict(list)
         for report in self.result.pages:
             # Pages with another canonical are no duplicates.
-            elsewhere = any(found.code.startswith("canonical-") for found in report.findings)
+            elsewhere = any(finding.code.startswith("canonical-") for finding in report.findings)
             if report.status == 200 and text_of(report) and not elsewhere:
                 by_text[text_of(report)].append(report)
         for text, reports in by_text.items():
@@ -137,10 +137,10 @@ class SiteCheck:
         made_up = secrets.token_hex(8)
         wanted = [f"{self._site}/{made_up}"]
         # The document of an existing state.
-        if found := [
+        if states := [
             r.url for r in self.result.pages if "#!" in r.url and r.status == HTTPStatus.OK
         ]:
-            wanted.append(f"{found[0].partition('#')[0]}#!/{made_up}")
+            wanted.append(f"{states[0].partition('#')[0]}#!/{made_up}")
         for url in wanted:
             with suppress(FetchFailed):
                 response = (await self._pages.fetcher.fetch(url)).response

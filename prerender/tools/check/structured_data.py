@@ -114,17 +114,17 @@ class _Graph:
 
     def _problem(self, value: object, wanted: str, prefix: str) -> str:
         either = wanted.split("|")
-        found = [one for way in either for one in self._fitting(value, way)]
-        if not found:
+        values = [one for way in either for one in self._fitting(value, way)]
+        if not values:
             return "lacks " + " or ".join(f"{prefix}{way}" for way in either if "=" not in way)
-        if wanted in _DATES and not any(map(_is_date, found)):
-            return f"has {prefix}{wanted} that is not an ISO 8601 date: {str(found[0])[:_SHOWN]}"
+        if wanted in _DATES and not any(map(_is_date, values)):
+            return f"has {prefix}{wanted} that is not an ISO 8601 date: {str(values[0])[:_SHOWN]}"
         return ""
 
     def _fitting(self, value: object, way: str) -> list[object]:
         path, _, only = way.partition("=")
-        found = (one for one in self._values(value, path.split(".")) if one not in (None, "", {}))
-        return [one for one in found if not only or str(one) == only]
+        values = (one for one in self._values(value, path.split(".")) if one not in (None, "", {}))
+        return [one for one in values if not only or str(one) == only]
 
     def _values(self, value: object, path: Sequence[str]) -> list[Any]:
         values = [value]

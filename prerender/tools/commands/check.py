@@ -134,7 +134,7 @@ async def _check(
             user_agent=options.user_agent,
             readiness=readiness,
             on_report=on_report,
-            found=progress.found,
+            on_new_pages=progress.add_to_total,
         )
         return await check.run(urls), readiness
 

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.open(options.folder)
     counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
     with terminal.progress("page") as progress:
-        progress.found(len(archive.pages))
+        progress.add_to_total(len(archive.pages))
         for pages in _batches(archive):
             counts.update(client.import_pages(archive.site, pages, fresh=options.fresh))
             for _ in pages:

@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Crawl the site and print or write the sitemap. Raises SitemapError."""
     site = common.site_of(options.url)
-    listed, crawl = common.run(_found(options, site))
+    listed, crawl = common.run(_crawled(options, site))
     if not listed:
         raise SitemapError(f"{options.url}: no indexable page: {_why(crawl)}")
     parts = writing.sitemaps(listed)
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if written else FAILED
 
 
-async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], SiteCrawl]:
+async def _crawled(options: argparse.Namespace, site: str) -> tuple[list[Listed], SiteCrawl]:
     via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
@@ -89,7 +89,7 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
             rate=options.rate,
             user_agent=options.user_agent,
             done=progress.done,
-            found=progress.found,
+            on_new_pages=progress.add_to_total,
         )
         listed = await crawl.find([options.url])
         # Where nothing was found the error says why.

@@ -107,7 +107,7 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
             rate=options.rate,
             most=options.max_pages,
             done=progress.done,
-            found=progress.found,
+            on_new_pages=progress.add_to_total,
         )
         sources = Sources(requests.stream, progress)
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
@@ -128,7 +128,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             concurrency=options.concurrency,
             most=options.max_pages,
             on_page=lambda _: progress.done(),
-            found=progress.found,
+            on_new_pages=progress.add_to_total,
             page_of=sources.own_page,
         )
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
@@ -165,14 +165,14 @@ async def _pages(
         totals.unread += len(failures)
         failures.clear()
 
-    found = False
+    has_pages = False
     listed = sources.pages(options.sources, failures.append, same_hosts=not options.via)
     async with aclosing(listed) as pages:
         async for page in pages:
-            found = True
+            has_pages = True
             report()
             yield PageToWarm(page.url, page.lastmod, options.follow)
-    if found:
+    if has_pages:
         report()
     elif failures:
         raise failures[0]
@@ -185,7 +185,7 @@ async def _report(totals: Totals, progress: Progress) -> None:
     while not progress.has_bar:
         await asyncio.sleep(_REPORT_SECONDS)
         progress.line(
-            f"{totals.counts.total()} of {terminal.counted(totals.found, 'page')}, "
+            f"{totals.counts.total()} of {terminal.counted(totals.pages, 'page')}, "
             f"{totals.failed} failed, {totals.skipped} skipped"
         )
 

@@ -186,9 +186,9 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {error.strerror}") from error
 
-    def _remove(self, kept: set[str]) -> None:
+    def _remove(self, remaining: set[str]) -> None:
         for file in self._files():
-            if file.relative_to(self.folder).as_posix().removesuffix(".gz") not in kept:
+            if file.relative_to(self.folder).as_posix().removesuffix(".gz") not in remaining:
                 file.unlink()
                 with suppress(OSError):  # not empty
                     file.parent.rmdir()

@@ -83,11 +83,11 @@ def _filled(own: HtmlElement, made: HtmlElement) -> bool:
     shown = {element.get("id"): element for element in _WITH_ID(made)}
     done: set[HtmlElement] = set()
     for element in _WITH_ID(own):
-        found = shown.get(element.get("id"))
+        source = shown.get(element.get("id"))
         inside = any(around in done for around in element.iterancestors())
-        if found is None or inside or _PROGRAMS(element) or _LENGTH(found) <= _LENGTH(element):
+        if source is None or inside or _PROGRAMS(element) or _LENGTH(source) <= _LENGTH(element):
             continue
-        element[:] = list(deepcopy(found))
-        element.text = found.text
+        element[:] = list(deepcopy(source))
+        element.text = source.text
         done.add(element)
     return bool(done)

@@ -49,7 +49,7 @@ map $prerender_hex $prerender_octet {{
 {steps}map $prerender_{last} $prerender_unescaped {{
   default "";
   "~^(?<prerender_a>[^ ]*)#! $" $prerender_a;
-  "~^(?<prerender_a>[^ ]*) (?<prerender_b>{kept}*)$" "$prerender_a$prerender_b";
+  "~^(?<prerender_a>[^ ]*) (?<prerender_b>{unescaped}*)$" "$prerender_a$prerender_b";
 }}
 map $prerender_0 $prerender_uri {{
   default $prerender_unescaped;
@@ -57,7 +57,7 @@ map $prerender_0 $prerender_uri {{
 }}
 map $prerender_uri $prerender_found {{
   default "";
-{found}}}
+{files}}}
 # Keys of a map are case-insensitive: compare the found page with the requested one.
 map "$prerender_found $prerender_uri" $prerender_file {{
   default "";
@@ -77,13 +77,15 @@ map $prerender_page $prerender_status {{
 # Most pages have an escape or two; requests with more go to the site. nginx nests up to 100 maps.
 STEPS = 80
 # Unchanged: all characters that location.hash does not escape, and escapes of those that it does.
-_KEPT = r"(?:[^%\"<>`]|%(?![0-9A-Fa-f]{{2}})|%(?:[01][0-9A-F]|20|22|3C|3E|60|7F|[89A-F][0-9A-F]))"
+_UNESCAPED = (
+    r"(?:[^%\"<>`]|%(?![0-9A-Fa-f]{{2}})|%(?:[01][0-9A-F]|20|22|3C|3E|60|7F|[89A-F][0-9A-F]))"
+)
 _STEP = """\
 map $prerender_{before} $prerender_{after} {{
   default $prerender_{before};
-  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{kept}*+)%(?<prerender_hex>..)(?<prerender_b>.*)$"
+  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{unescaped}*+)%(?<prerender_hex>..)(?<prerender_b>.*)$"
     "$prerender_a$prerender_k$prerender_octet $prerender_b";
-  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{kept}*+)(?<prerender_hex>.)(?<prerender_b>.*)$"
+  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{unescaped}*+)(?<prerender_hex>.)(?<prerender_b>.*)$"
     "$prerender_a$prerender_k$prerender_octet $prerender_b";
 }}
 """
@@ -149,8 +151,8 @@ def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
         octets="".join(_octets()),
         steps="".join(_steps()),
         last=STEPS,
-        kept=_KEPT.format(),
-        found="".join([*exact, *by_case]),
+        unescaped=_UNESCAPED.format(),
+        files="".join([*exact, *by_case]),
         statuses=_lines(statuses),
         fields=fields,
     )
@@ -169,9 +171,9 @@ def _octets() -> Iterator[str]:
 
 
 def _steps() -> Iterator[str]:
-    kept = _KEPT.format()
+    unescaped = _UNESCAPED.format()
     for step in range(STEPS):
-        yield _STEP.format(before=step, after=step + 1, kept=kept)
+        yield _STEP.format(before=step, after=step + 1, unescaped=unescaped)
 
 
 def _server(folder: str) -> str:
@@ -190,14 +192,14 @@ def _server(folder: str) -> str:
 
 
 def _field_values(entries: Iterable[Archived]) -> Mapping[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {_variable(name): {} for name in _FIELDS.values()}
+    by_variable: dict[str, dict[str, str]] = {_variable(name): {} for name in _FIELDS.values()}
     for entry in entries:
         for name, value in entry.headers:
             if known := _FIELDS.get(name.lower()):
-                by_header = found[_variable(known)]
+                by_header = by_variable[_variable(known)]
                 before = f"{by_header[_name(entry)]}, " if _name(entry) in by_header else ""
                 by_header[_name(entry)] = before + value
-    return found
+    return by_variable
 
 
 def _variable(name: str) -> str:

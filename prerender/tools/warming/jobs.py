@@ -27,7 +27,7 @@ class WarmingByJobs:
     """Has the proxy behind ``admin`` render pages that are not fresh.
 
     ``rate``: maximum per second; 0: no limit. ``most``: maximum number of pages; 0: all. ``done``:
-    called with the number of pages that were done, ``found``: with that of pages that were found.
+    called with the number of pages that were done, ``on_new_pages``: with that of further ones to do.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class WarmingByJobs:
         rate: float,
         most: int,
         done: Callable[[int], None],
-        found: Callable[[int], None],
+        on_new_pages: Callable[[int], None],
     ) -> None:
         self._admin = admin
         self._rate = rate
         self._most = most
         self._done = done
-        self._found = found
+        self._on_new_pages = on_new_pages
         self._jobs: dict[str, dict[str, Any]] = {}
         self._answered = time.monotonic()
         self.totals = Totals()
@@ -55,7 +55,7 @@ class WarmingByJobs:
             batch: list[PageToWarm] = []
             async with aclosing(pages):
                 async for page in pages:
-                    if self._most and self.totals.found + len(batch) >= self._most:
+                    if self._most and self.totals.pages + len(batch) >= self._most:
                         self.totals.left_out += 1
                         continue
                     batch.append(page)
@@ -94,8 +94,8 @@ class WarmingByJobs:
                 await asyncio.sleep(_FULL_SECONDS)
                 await self._look()
         self._answered = time.monotonic()
-        self.totals.found += job["pages"]
-        self._found(job["pages"])
+        self.totals.pages += job["pages"]
+        self._on_new_pages(job["pages"])
         await self._note(job)
 
     async def _finish(self) -> None:

@@ -165,8 +165,8 @@ class Journal:
     def has_later(self) -> bool:
         """Whether there are pages of state "later"."""
         with self._guarded():
-            found = self._database.execute("SELECT 1 FROM pages WHERE state = 'later' LIMIT 1")
-            return found.fetchone() is not None
+            rows = self._database.execute("SELECT 1 FROM pages WHERE state = 'later' LIMIT 1")
+            return rows.fetchone() is not None
 
     def once_more(self) -> int:
         """List the pages of state "later" again. Returns how many they are."""

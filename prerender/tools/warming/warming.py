@@ -46,13 +46,13 @@ class Warmed:
 
 @dataclass(slots=True)
 class Totals:
-    """The totals of a run. ``found``: pages to warm that are known. ``failures``: the first ones.
+    """The totals of a run. ``pages``: to warm, as far as they are known. ``failures``: the first ones.
     ``skipped``: done by an earlier run. ``left_out``: beyond the limit. ``unread``: sitemaps that could
     not be read to their end."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Warmed] = field(default_factory=list)
-    found: int = 0
+    pages: int = 0
     skipped: int = 0
     left_out: int = 0
     unread: int = 0
@@ -68,8 +68,8 @@ class Warming:
     """Warms pages.
 
     ``most``: maximum number of pages; 0: all. ``page_of`` returns the page of a link, in pretty form,
-    or None if it is not to be warmed. ``on_page``: called for each page, ``found``: with the number of
-    pages that were found.
+    or None if it is not to be warmed. ``on_page``: called for each page, ``on_new_pages``: with the
+    number of further pages to warm.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Warming:
         concurrency: int,
         most: int = 0,
         on_page: Callable[[Warmed], None] = lambda _: None,
-        found: Callable[[int], None] = lambda _: None,
+        on_new_pages: Callable[[int], None] = lambda _: None,
         page_of: Callable[[str], str | None],
     ) -> None:
         self._requests = requests
@@ -88,7 +88,7 @@ class Warming:
         self._concurrency = concurrency
         self._most = most
         self._on_page = on_page
-        self._found = found
+        self._on_new_pages = on_new_pages
         self._page_of = page_of
         self._taken: deque[PageToWarm] = deque()
         self._requested = 0
@@ -130,8 +130,8 @@ class Warming:
     def _add(self, pages: Iterable[PageToWarm]) -> None:
         added = self._journal.add(pages)
         self.totals.skipped += added.done
-        self.totals.found += added.new
-        self._found(added.new)
+        self.totals.pages += added.new
+        self._on_new_pages(added.new)
         self._changed.set()
 
     async def _work(self) -> None:

@@ -77,11 +77,11 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(["change: give --date, for example --date 2026-03-31"])
     query = query | {name.replace("-", "_"): value for name, value in given.items()}
     form = "json" if options.json else "csv"
-    found = common.admin_of(options).report(table, {**query, "format": form})
+    text = common.admin_of(options).report(table, {**query, "format": form})
     if options.json or options.csv:
-        written = terminal.write(found if found.endswith("\n") else f"{found}\n")
+        written = terminal.write(text if text.endswith("\n") else f"{text}\n")
     else:
-        written = terminal.write(_aligned(found))
+        written = terminal.write(_aligned(text))
     return 0 if written else FAILED
 
 

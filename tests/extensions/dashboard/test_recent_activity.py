@@ -1,8 +1,8 @@
 """Pages with problems: present ones first."""
 
 from prerender.errors import ErrorCode
-from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.extensions.dashboard.stored_problems import StoredProblems
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
@@ -49,7 +49,7 @@ def test_present_problems_come_before_those_that_are_over() -> None:
 async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> None:
     notes = Notes(None, BoundedMemoryCache(2**20))
     first, second = (Recent(CrawlerRequests(Channel())) for _ in range(2))
-    exchanges = [KeptProblems(notes, recent) for recent in (first, second)]
+    exchanges = [StoredProblems(notes, recent) for recent in (first, second)]
     first.render(record("/a", 1.0, RenderOutcome.FAILED))
     second.render(record("/a", 2.0, RenderOutcome.FAILED))
     second.render(record("/b", 3.0, RenderOutcome.FAILED))
@@ -57,7 +57,7 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
         for exchange in exchanges:
             await exchange.exchange()
     third = Recent(CrawlerRequests(Channel()))
-    await KeptProblems(notes, third).exchange()
+    await StoredProblems(notes, third).exchange()
     for recent in (first, second, third):
         found = {page.url[-2:]: page for page in recent.worst(25).failing}
         assert {url: (page.renders, page.failed) for url, page in found.items()} == {
@@ -66,6 +66,6 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
         }
         assert (found["/a"].failing_since, found["/a"].last_problem) == (2.0, 3.0)
     third.render(record("/a", 5.0, RenderOutcome.COMPLETE))
-    await KeptProblems(notes, third).exchange()
+    await StoredProblems(notes, third).exchange()
     await exchanges[0].exchange()
     assert [page.is_over for page in first.worst(25).failing] == [False, True]

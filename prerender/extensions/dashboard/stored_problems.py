@@ -21,8 +21,8 @@ _LAST_SECONDS = 3.0
 _NOTE_SECONDS = 30 * 86400.0
 
 
-class KeptProblems:
-    """The problems of ``recent``, kept in ``notes``."""
+class StoredProblems:
+    """The problems of ``recent``, stored in ``notes``."""
 
     def __init__(self, notes: Notes, recent: Recent) -> None:
         self._notes = notes
