@@ -179,16 +179,16 @@ class Outbox:
                 self._sending[one.id] = task
             size += len(one.body)
 
-    async def _deliver(self, one: WaitingMessage) -> None:
+    async def _deliver(self, message: WaitingMessage) -> None:
         try:
-            arrived = await self._webhooks.deliver(Message(one.id, one.body))
+            arrived = await self._webhooks.deliver(Message(message.id, message.body))
         finally:
-            del self._sending[one.id]
+            del self._sending[message.id]
         self.results["delivered" if arrived else "failed"] += 1
         if arrived:
-            self._finished[one.id] = True
+            self._finished[message.id] = True
         else:
-            self._again[one.id] = time.monotonic() + self._again_seconds
+            self._again[message.id] = time.monotonic() + self._again_seconds
         self._changed.set()
 
     async def _exchange(self) -> Sequence[WaitingMessage]:

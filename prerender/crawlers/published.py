@@ -125,31 +125,31 @@ class Renewal:
                 "ranges_not_renewed", count=len(failed), first=first.url, reason=first.error
             )
 
-    async def _recall(self, one: PublishedRanges) -> None:
-        note = await self._notes.get(one.note)
+    async def _recall(self, ranges: PublishedRanges) -> None:
+        note = await self._notes.get(ranges.note)
         try:
             url, fetched, text = json.loads(note) if note else ("", 0.0, "")
             fetched = min(float(fetched), self._clock())
-            if url == one.url and fetched > (one.fetched or 0.0):
-                one.take(str(text), fetched)
+            if url == ranges.url and fetched > (ranges.fetched or 0.0):
+                ranges.take(str(text), fetched)
         except (ValueError, TypeError, RecursionError):
-            log.warning("bad_note_of_ranges", url=one.url)
+            log.warning("bad_note_of_ranges", url=ranges.url)
 
-    async def _fetch(self, session: ClientSession, one: PublishedRanges) -> None:
+    async def _fetch(self, session: ClientSession, ranges: PublishedRanges) -> None:
         now = self._clock()
         try:
             async with asyncio.timeout(_FETCH_SECONDS):
-                text = await _text(session, URL(one.url, encoded=True))
-            await asyncio.to_thread(one.take, text, now)
+                text = await _text(session, URL(ranges.url, encoded=True))
+            await asyncio.to_thread(ranges.take, text, now)
         except (OriginError, ClientError, OSError, TimeoutError, ValueError) as error:
             # OSErrors of the address policy say which host is not allowed.
-            one.error = reason_of(error.__cause__ or error) or "timeout"
-            one.renew_at = now + RETRY_SECONDS
+            ranges.error = reason_of(error.__cause__ or error) or "timeout"
+            ranges.renew_at = now + RETRY_SECONDS
             return
-        one.error = ""
-        log.info("ranges_renewed", url=one.url, networks=len(one.networks))
-        data = json.dumps((one.url, now, text)).encode()
-        await self._notes.set(one.note, data, _NOTE_SECONDS)
+        ranges.error = ""
+        log.info("ranges_renewed", url=ranges.url, networks=len(ranges.networks))
+        data = json.dumps((ranges.url, now, text)).encode()
+        await self._notes.set(ranges.note, data, _NOTE_SECONDS)
 
 
 async def _text(session: ClientSession, url: URL) -> str:

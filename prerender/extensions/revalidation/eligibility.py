@@ -114,18 +114,18 @@ def manifest_of(
         (one.method, one.url, one.sent_body) for one in exchanges if one.received is not None
     }
     served = False
-    for one in exchanges:
-        if one.destination == "document" and one.sent is None and not served:
+    for exchange in exchanges:
+        if exchange.destination == "document" and exchange.sent is None and not served:
             served = True  # the document itself
             continue
-        if _is_unread(one) or (one.received is None and _is_repeated(one, answered)):
+        if _is_unread(exchange) or (exchange.received is None and _is_repeated(exchange, answered)):
             continue
-        new = _input(one, may_repeat)
-        if is_asset := one.destination in _ASSETS:
+        new = _input(exchange, may_repeat)
+        if is_asset := exchange.destination in _ASSETS:
             new = _from_the_site(new)
-        known = inputs.setdefault(key := (new.key, new.headers), new)
-        if known.fingerprint[:2] != new.fingerprint[:2]:
-            raise Ineligible(UnrenewableReason.VARYING, one.url)
+        first = inputs.setdefault(key := (new.key, new.headers), new)
+        if first.fingerprint[:2] != new.fingerprint[:2]:
+            raise Ineligible(UnrenewableReason.VARYING, exchange.url)
         if is_asset:
             assets.add(key)
     _check_times((it for key, it in inputs.items() if key not in assets), target, document, now)
@@ -141,35 +141,46 @@ def manifest_of(
     return data
 
 
-def _is_unread(one: Exchange) -> bool:
+def _is_unread(exchange: Exchange) -> bool:
     """Whether the page can read nothing of the response: a beacon, or one that the settings block."""
-    mode = "" if one.sent is None else one.sent.get("Sec-Fetch-Mode", "")
-    is_beacon = mode == "no-cors" and one.destination in DATA
-    return is_beacon or one.stubbed or (one.endless and not one.received_bytes)
+    mode = "" if exchange.sent is None else exchange.sent.get("Sec-Fetch-Mode", "")
+    is_beacon = mode == "no-cors" and exchange.destination in DATA
+    return is_beacon or exchange.stubbed or (exchange.endless and not exchange.received_bytes)
 
 
-def _is_repeated(one: Exchange, answered: set[tuple[str, str, str | None]]) -> bool:
+def _is_repeated(exchange: Exchange, answered: set[tuple[str, str, str | None]]) -> bool:
     """Whether the page aborted the request before a response, and asked again."""
-    return not one.status and not one.endless and (one.method, one.url, one.sent_body) in answered
+    return (
+        not exchange.status
+        and not exchange.endless
+        and (exchange.method, exchange.url, exchange.sent_body) in answered
+    )
 
 
-def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
-    if one.endless:
-        raise Ineligible(UnrenewableReason.STREAM, one.url)
-    repeats = one.method == "POST" and not one.foreign and may_repeat(one.url)
-    if one.method not in _REPEATABLE and not repeats:
-        raise Ineligible(UnrenewableReason.METHOD, one.url)
-    if one.blocked or (one.finished and one.status >= 500) or one.status in (408, 425, 429):
-        raise Ineligible(UnrenewableReason.FAILED, one.url)
-    if one.received is None or one.sent is None:
+def _input(exchange: Exchange, may_repeat: Callable[[str], bool]) -> Input:
+    if exchange.endless:
+        raise Ineligible(UnrenewableReason.STREAM, exchange.url)
+    repeats = exchange.method == "POST" and not exchange.foreign and may_repeat(exchange.url)
+    if exchange.method not in _REPEATABLE and not repeats:
+        raise Ineligible(UnrenewableReason.METHOD, exchange.url)
+    if (
+        exchange.blocked
+        or (exchange.finished and exchange.status >= 500)
+        or exchange.status in (408, 425, 429)
+    ):
+        raise Ineligible(UnrenewableReason.FAILED, exchange.url)
+    if exchange.received is None or exchange.sent is None:
         raise Ineligible(
-            UnrenewableReason.FAILED if one.fault else UnrenewableReason.UNANSWERED, one.url
+            UnrenewableReason.FAILED if exchange.fault else UnrenewableReason.UNANSWERED,
+            exchange.url,
         )
-    if _depends_on_own_cookies(one.received.headers):
-        raise Ineligible(UnrenewableReason.COOKIES, one.url)
-    if repeats and one.sent_body is None:
-        raise Ineligible(UnrenewableReason.BODY, one.url)
-    return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
+    if _depends_on_own_cookies(exchange.received.headers):
+        raise Ineligible(UnrenewableReason.COOKIES, exchange.url)
+    if repeats and exchange.sent_body is None:
+        raise Ineligible(UnrenewableReason.BODY, exchange.url)
+    return input_of(
+        exchange.method, exchange.url, exchange.sent, exchange.sent_body or "", exchange.received
+    )
 
 
 def _from_the_site(asset: Input) -> Input:

@@ -261,15 +261,15 @@ def encode(manifest: Manifest) -> bytes:
     def numbers(pairs: Pairs) -> list[int]:
         return [lines.setdefault(pair, len(lines)) for pair in pairs]
 
-    def row(one: Input) -> list[object]:
-        fingerprint = one.fingerprint
-        request = [one.method, one.url, numbers(one.headers), one.body]
+    def row(page_input: Input) -> list[object]:
+        fingerprint = page_input.fingerprint
+        request = [page_input.method, page_input.url, numbers(page_input.headers), page_input.body]
         response = [
             fingerprint.status,
             fingerprint.digest,
             numbers(fingerprint.headers),
-            one.etag,
-            one.last_modified,
+            page_input.etag,
+            page_input.last_modified,
         ]
         return request + response
 

@@ -216,80 +216,86 @@ class Revalidator:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    def _is_known(self, one: Input, generation: int) -> bool:
+    def _is_known(self, page_input: Input, generation: int) -> bool:
         """Whether an input was asked for just now, or is fresh in the asset cache. Raises _Differs."""
-        known = self._shared.get((one.of_any_page, generation))
+        known = self._shared.get((page_input.of_any_page, generation))
         if known is not None:
             if known.done() and known.result():
-                raise _Differs(known.result(), one.url)
+                raise _Differs(known.result(), page_input.url)
             return known.done()
-        headers = one.request_headers
-        if not caching.may_be_shared(one.method, headers) or caching.demands_validation(headers):
+        headers = page_input.request_headers
+        if not caching.may_be_shared(page_input.method, headers) or caching.demands_validation(
+            headers
+        ):
             return False
-        stored = self._assets.find(one.url, headers)
+        stored = self._assets.find(page_input.url, headers)
         if stored is None or not stored.is_fresh(time.monotonic()):
             return False
         now = fingerprint_of(ReceivedResponse(HTTPStatus.OK, stored.headers, stored.digest))
-        if what := difference(one.fingerprint, now):
-            raise _Differs(what, one.url)
-        self._share(one, generation).set_result("")
+        if what := difference(page_input.fingerprint, now):
+            raise _Differs(what, page_input.url)
+        self._share(page_input, generation).set_result("")
         return True
 
-    def _share(self, one: Input, generation: int) -> asyncio.Future[str]:
+    def _share(self, page_input: Input, generation: int) -> asyncio.Future[str]:
         future = asyncio.get_running_loop().create_future()
-        self._shared[one.of_any_page, generation] = future
+        self._shared[page_input.of_any_page, generation] = future
         return future
 
-    async def _check(self, one: Input, generation: int, budget: "_Budget") -> None:
+    async def _check(self, page_input: Input, generation: int, budget: "_Budget") -> None:
         """Ask for an input, or wait until another page has. Raises _Differs."""
-        while (asked := self._shared.get((one.of_any_page, generation))) is not None:
-            await asyncio.wait([asked])
-            if not asked.cancelled():
-                what = asked.result()
+        while (future := self._shared.get((page_input.of_any_page, generation))) is not None:
+            await asyncio.wait([future])
+            if not future.cancelled():
+                what = future.result()
                 break
         else:
-            asked = self._share(one, generation)
+            future = self._share(page_input, generation)
             try:
-                what = await self._ask(one, budget)
+                what = await self._ask(page_input, budget)
             except BaseException:
-                self._shared.pop((one.of_any_page, generation), None)
-                asked.cancel()
+                self._shared.pop((page_input.of_any_page, generation), None)
+                future.cancel()
                 raise
-            asked.set_result(what)
+            future.set_result(what)
         if what:
-            raise _Differs(what, one.url)
+            raise _Differs(what, page_input.url)
 
-    async def _ask(self, one: Input, budget: "_Budget") -> str:
+    async def _ask(self, page_input: Input, budget: "_Budget") -> str:
         """What of the response differs now, or ''. Raises OriginError and Forbidden."""
-        headers = one.request_headers
-        conditions = one.conditions
+        headers = page_input.request_headers
+        conditions = page_input.conditions
         headers.update(conditions)
         async with (
             self._requests,
             asyncio.timeout(self._limits.request_timeout),
-            self._egress.repeat(one.method, one.url, headers, one.body.encode() or None) as asked,
+            self._egress.repeat(
+                page_input.method, page_input.url, headers, page_input.body.encode() or None
+            ) as repeated,
         ):
-            response, own = asked
+            response, own = repeated
             if response.status == HTTPStatus.NOT_MODIFIED and conditions:
-                self._renew_asset(one, response)
+                self._renew_asset(page_input, response)
                 return ""
             response_headers = end_to_end(response.headers)
             self._egress.publish(response_headers, own=own)
             digest = await _digest(response, budget)
         return difference(
-            one.fingerprint,
+            page_input.fingerprint,
             fingerprint_of(ReceivedResponse(response.status, response_headers, digest)),
         )
 
-    def _renew_asset(self, one: Input, response: ClientResponse) -> None:
+    def _renew_asset(self, page_input: Input, response: ClientResponse) -> None:
         """Spare the next render that needs it the same question."""
-        headers = one.request_headers
-        if not caching.may_be_shared(one.method, headers) or caching.is_personal(response.headers):
+        headers = page_input.request_headers
+        if not caching.may_be_shared(page_input.method, headers) or caching.is_personal(
+            response.headers
+        ):
             return
-        stored = self._assets.find(one.url, headers)
-        if stored is not None and stored.digest == one.fingerprint.digest:
+        stored = self._assets.find(page_input.url, headers)
+        if stored is not None and stored.digest == page_input.fingerprint.digest:
             renewed = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
-            self._assets.put(one.url, renewed)
+            self._assets.put(page_input.url, renewed)
 
     async def after_render(
         self,

@@ -62,41 +62,41 @@ def opt_in(page: PageContent, document: PageContent | None, report: Report) -> N
         report.add("opt-in-needless", NEEDLESS)
 
 
-async def canonical(named: Sequence[str], fetcher: PageFetcher, report: Report) -> None:
+async def canonical(urls: Sequence[str], fetcher: PageFetcher, report: Report) -> None:
     """Check the canonical URLs."""
-    if len(set(named)) > 1:
-        report.add("canonical-broken", f"several canonicals: {', '.join(named)}")
-    for one in dict.fromkeys(named):
-        if UGLY_TOKEN in one:
-            report.add("canonical-ugly", f"the canonical is an ugly URL: {one}")
+    if len(set(urls)) > 1:
+        report.add("canonical-broken", f"several canonicals: {', '.join(urls)}")
+    for url in dict.fromkeys(urls):
+        if UGLY_TOKEN in url:
+            report.add("canonical-ugly", f"the canonical is an ugly URL: {url}")
             continue
         try:
-            pretty = pretty_of(one)
+            pretty = pretty_of(url)
         except ValueError:
-            report.add("canonical-broken", f"the canonical is not a URL of a page: {one!r}")
+            report.add("canonical-broken", f"the canonical is not a URL of a page: {url!r}")
             continue
-        if same_page(one, report.url):
+        if same_page(url, report.url):
             continue
-        if site_of(one) != site_of(report.url):
-            report.add("canonical-broken", f"the canonical is on another site: {one}")
+        if site_of(url) != site_of(report.url):
+            report.add("canonical-broken", f"the canonical is on another site: {url}")
             continue
         own = pretty_of(report.url)
         if pretty.path == own.path and own.fragment and not pretty.fragment:
             report.add(
                 "canonical-state",
-                f"the canonical lacks the #! state, so all states count as one page: {one}",
+                f"the canonical lacks the #! state, so all states count as one page: {url}",
             )
             continue
         try:
-            requested = pretty_to_ugly(one) or one.partition("#")[0]
+            requested = pretty_to_ugly(url) or url.partition("#")[0]
             status = (await fetcher.once(requested)).status
         except FetchFailed:
             status = 0
         if status == 200:
-            report.add("canonical-elsewhere", f"the canonical is another page: {one}")
+            report.add("canonical-elsewhere", f"the canonical is another page: {url}")
         else:
             why = f"status {status}" if status else "no response"
-            report.add("canonical-broken", f"the canonical does not exist ({why}): {one}")
+            report.add("canonical-broken", f"the canonical does not exist ({why}): {url}")
 
 
 def routes(links: Iterable[str], report: Report) -> None:
