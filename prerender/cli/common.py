@@ -17,7 +17,7 @@ from prerender.config import Settings, load
 from prerender.config.settings import LogSettings, OriginSettings
 from prerender.config.types import PositiveDuration
 from prerender.config.validation import in_words
-from prerender.errors import ConfigError
+from prerender.errors import ConfigError, PrerenderError
 from prerender.telemetry import logs
 from prerender.urls.addresses import pretty_of
 
@@ -252,3 +252,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine. Ctrl-C cancels it, and KeyboardInterrupt is raised after its cleanup."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Write a file. Raises PrerenderError."""
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error

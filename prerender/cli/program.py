@@ -86,19 +86,19 @@ def whole_parser() -> argparse.ArgumentParser:
     usable = []
     for name, module in commands().items():
         with suppress(PrerenderError):
-            _imported(name, module)
+            imported(name, module)
             usable.append(name)
     return _parser(usable)
 
 
-def _imported(command: str, module: str) -> ModuleType:
-    """The module of a command. Raises PrerenderError if it needs an extension that is not installed."""
+def imported(needed_by: str, module: str) -> ModuleType:
+    """A module of a command. Raises PrerenderError if it needs an extension that is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("prerender."):
             raise
-        raise PrerenderError(f"{command} needs {error.name}, which is not installed") from error
+        raise PrerenderError(f"{needed_by} needs {error.name}, which is not installed") from error
 
 
 def _parser(wanted: Container[str]) -> argparse.ArgumentParser:
@@ -119,5 +119,5 @@ def _parser(wanted: Container[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in wanted:
-            _imported(name, module).add(command)
+            imported(name, module).add(command)
     return parser

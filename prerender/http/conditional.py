@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import date
+from email.utils import formatdate
 from enum import IntEnum
 from functools import lru_cache
 from typing import Protocol
@@ -150,8 +151,4 @@ def _full_year(two_digits: int, rest_of_date: tuple[int, ...], now: float) -> in
 
 def format_http_date(seconds: int) -> str:
     """IMF-fixdate (section 5.6.7) of Unix seconds, from 0 to 253402300799 (the end of 9999)."""
-    year, month, day, hour, minute, second, weekday, *_ = time.gmtime(seconds)
-    return (
-        f"{_WKDAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year} "
-        f"{hour:02}:{minute:02}:{second:02} GMT"
-    )
+    return formatdate(seconds, usegmt=True)

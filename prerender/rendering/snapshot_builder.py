@@ -7,6 +7,7 @@ host (internal_host.py), and records what went wrong.
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
+from hashlib import blake2b
 from http import HTTPStatus
 from itertools import islice
 
@@ -30,7 +31,6 @@ from prerender.rendering.verdict import (
     may_be_the_page,
     third_party_failures,
 )
-from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.page_changes import Changes
 from prerender.snapshots.purges import tags_of
@@ -41,6 +41,12 @@ from prerender.urls.references import pretty_links, pretty_reference, without_pr
 
 _MOST_URLS = 50
 _LONGEST_URL = 500
+_SCRIPTS_AND_STYLES = re.compile(
+    rb"<script\b[^<>]*?\ssrc\s*=\s*[\"']?([^\"'\s>]+)"
+    rb"|<link\b(?=[^<>]*\brel\s*=\s*[\"']?(?:stylesheet|modulepreload))"
+    rb"[^<>]*?\shref\s*=\s*[\"']?([^\"'\s>]+)",
+    re.IGNORECASE,
+)
 
 
 class SnapshotBuilder:
@@ -190,3 +196,9 @@ def may_be_stored(document: Document) -> bool:
         for directive in value.split(",")
     }
     return not directives & {"no-store", "private"}
+
+
+def asset_fingerprint_of(document: bytes) -> str:
+    """A digest of the URLs of a document's scripts and styles, which changes with a deploy; or ''."""
+    urls = [script or style for script, style in _SCRIPTS_AND_STYLES.findall(document)]
+    return blake2b(b"\0".join(urls), digest_size=8).hexdigest() if urls else ""

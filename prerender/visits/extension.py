@@ -3,14 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.extension import Proxy
+from prerender.http.forwarding_headers import authority
 from prerender.snapshots.snapshot_lists import Lists
+from prerender.snapshots.stores.from_settings import beside
 from prerender.telemetry.redaction import Redaction
 from prerender.visits.alerts import Alerts
 from prerender.visits.api import ReportApi
-from prerender.visits.from_settings import open_visits
+from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
+from prerender.visits.redis import RedisVisits
+from prerender.visits.storage import MemoryVisits, VisitStore
 
 
 @asynccontextmanager
@@ -39,3 +44,15 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         proxy.admin.add(ReportApi(visits, proxy.site, Lists(proxy.store), upstream))
         proxy.remembered["visits_to_write"] = visits
         yield
+
+
+def open_visits(settings: Settings) -> VisitStore:
+    """The store of visits. It connects when it is used."""
+    site = authority(settings.public_url)
+    match beside(settings):
+        case None:
+            return MemoryVisits()
+        case str(url):
+            return RedisVisits(url, f"prerender:{site}:visits:")
+        case folder:
+            return FileVisits(folder / f"visits-{site}.sqlite3")

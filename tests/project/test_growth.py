@@ -21,7 +21,7 @@ from prerender.http.client_address import client_address
 from prerender.http.fields import Fields, members
 from prerender.rendering import internal_host
 from prerender.rendering.moved import with_canonical
-from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
+from prerender.rendering.snapshot_builder import asset_fingerprint_of
 from prerender.snapshots.snapshot import Snapshot
 from prerender.telemetry.redaction import Redaction
 from prerender.urls import references

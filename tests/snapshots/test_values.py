@@ -12,7 +12,7 @@ from yarl import URL
 from prerender.config.settings import TRACKING_PARAMETERS
 from prerender.errors import BadEntry
 from prerender.http.encodings import CODINGS, accepted, encoded
-from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
+from prerender.rendering.snapshot_builder import asset_fingerprint_of
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of

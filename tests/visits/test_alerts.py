@@ -17,8 +17,8 @@ from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel
 from prerender.visits.alert_causes import AlertCause
 from prerender.visits.alerts import Alerts, AlertState, report
+from prerender.visits.extension import open_visits
 from prerender.visits.figures import HOUR_SECONDS, Cell, CellKey
-from prerender.visits.from_settings import open_visits
 from prerender.visits.recorder import CrawlerNames, Visits
 from tests.conftest import settings_for
 from tests.visits.test_webhooks import Receiver, receiver, sending

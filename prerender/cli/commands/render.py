@@ -7,11 +7,10 @@ Examples:
 """
 
 import argparse
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from prerender.cli import common, terminal
+from prerender.cli.program import imported
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
@@ -56,32 +55,20 @@ def run(options: argparse.Namespace) -> int:
         headers = "".join(f", {name}: {value}" for name, value in snapshot.headers)
         terminal.say(f"prerender: {target.url}: status {snapshot.status}{headers}")
     if options.screenshot is not None:
-        _write(options.screenshot, picture)
+        common.write_file(options.screenshot, picture)
     if options.json:
         printed: bytes | str = terminal.as_json(_facts(target, result))
     else:
         printed = snapshot.body
         if options.markdown:
-            printed = _optional("markdown.convert").markdown_of(snapshot.body, target.url)
+            convert = imported("--markdown", "prerender.extensions.markdown.convert")
+            printed = convert.markdown_of(snapshot.body, target.url)
     if options.output is not None:
-        _write(options.output, printed if isinstance(printed, bytes) else printed.encode())
+        common.write_file(
+            options.output, printed if isinstance(printed, bytes) else printed.encode()
+        )
         return 0
     return 0 if terminal.write(printed) else FAILED
-
-
-def _optional(module: str) -> Any:
-    """A module of an extension. Raises PrerenderError if that is not installed."""
-    try:
-        return import_module(f"prerender.extensions.{module}")
-    except ModuleNotFoundError as error:
-        raise PrerenderError(str(error)) from error
-
-
-def _write(file: Path, data: bytes) -> None:
-    try:
-        file.write_bytes(data)
-    except OSError as error:
-        raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error
 
 
 async def _rendered(
@@ -91,7 +78,8 @@ async def _rendered(
         result = await parts.renderer.snapshot(target)
         picture = b""
         if pictured:
-            viewer = _optional("dashboard.screenshots").viewer_of(settings, parts)
+            screenshots = imported("--screenshot", "prerender.extensions.dashboard.screenshots")
+            viewer = screenshots.viewer_of(settings, parts)
             picture = (await viewer.user(target, result.snapshot.etag)).png
         return result, picture
 

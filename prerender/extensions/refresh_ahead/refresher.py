@@ -11,11 +11,12 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
 from prerender.errors import PrerenderError
+from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.rendering.spare_capacity import Background
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
@@ -41,17 +42,8 @@ _LONGEST_PAUSE_SECONDS = 300.0
 
 Result = Literal["refreshed", "failed", "elsewhere", "cancelled"]
 RESULTS: tuple[Result, ...] = ("refreshed", "failed", "elsewhere", "cancelled")
+
 log = structlog.get_logger(__name__)
-
-
-class Popular(Protocol):
-    """Request counts by page."""
-
-    def most_first(self, least: int) -> list[Target]:
-        """The targets with at least this count, most requested first."""
-
-    def fade(self, target: Target) -> None:
-        """Halve the count of a target; it is forgotten at 0."""
 
 
 class Refresher:
@@ -64,7 +56,7 @@ class Refresher:
         self,
         snapshots: CachedSnapshots,
         store: Store,
-        popular: Popular,
+        popular: Popularity,
         *,
         before: float,
         most: int,

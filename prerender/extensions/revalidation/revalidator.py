@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Protocol
 
 import structlog
 from aiohttp import ClientError, ClientResponse
@@ -38,13 +37,13 @@ from prerender.extensions.revalidation.manifest import (
 from prerender.extensions.revalidation.sections import Sections
 from prerender.gateway.address_policy import Forbidden
 from prerender.gateway.assets import AssetStore
-from prerender.gateway.document import Document
 from prerender.gateway.egress import Egress
 from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.received import Digest, ReceivedResponse
 from prerender.http import caching
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
+from prerender.rendering.renderer import Renderer
 from prerender.snapshots import steady_clock
 from prerender.snapshots.renewals import Renewals, RevalidationResult, StoredSnapshot
 from prerender.snapshots.sameness import same_content
@@ -68,6 +67,7 @@ _LONGEST_REASON = 300
 # The results of checks: the same; another content; the same, but from other requests.
 CHECKS = ("confirmed", "wrong", "unsteady")
 
+
 log = structlog.get_logger(__name__)
 
 
@@ -77,16 +77,6 @@ class _Differs(Exception):
     def __init__(self, what: str, url: str) -> None:
         super().__init__(f"{what} {url}"[:_LONGEST_REASON])
         self.what = what
-
-
-class Documents(Protocol):
-    """Fetches documents as renders do."""
-
-    async def fetch_ahead(self, target: Target) -> Document:
-        """The document of a target, which its next render uses. Raises NotRenderable, OriginError."""
-
-    def forget(self, target: Target) -> None:
-        """Forget the document: there will be no render."""
 
 
 class Revalidator:
@@ -102,7 +92,7 @@ class Revalidator:
         egress: Egress,
         assets: AssetStore,
         limits: NetworkSettings,
-        documents: Documents,
+        documents: Renderer,
         *,
         maker: Maker,
         notes: Notes,

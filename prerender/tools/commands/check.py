@@ -16,7 +16,6 @@ from yarl import URL
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.errors import PrerenderError
 from prerender.gateway.blocklist import Blocklist
 from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     if readiness is not None and options.fail_under and readiness.score() < options.fail_under:
         failure = f"the score is {readiness.score()}, less than {options.fail_under}"
     if options.junit is not None:
-        _write(options.junit, junit(site, result, failure))
+        common.write_file(options.junit, junit(site, result, failure))
     if options.json:
         facts = {
             "site": site,
@@ -137,13 +136,6 @@ async def _check(
             on_new_pages=progress.add_to_total,
         )
         return await check.run(urls), readiness
-
-
-def _write(file: Path, data: bytes) -> None:
-    try:
-        file.write_bytes(data)
-    except OSError as error:
-        raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error
 
 
 def _score(readiness: Readiness) -> str:
