@@ -18,11 +18,14 @@ def session_members(session: int) -> dict[int, tuple[str, int]]:
     own = os.getpid()
     members = {}
     for pid in all_processes():
-        with contextlib.suppress(OSError):
-            if pid != own and os.getsid(pid) == session:
-                state, parent, *_ = _stat(pid, 0)
-                if state != b"Z" or int(parent) == own:
-                    members[pid] = state.decode(), int(parent)
+        try:
+            if pid == own or os.getsid(pid) != session:
+                continue
+            state, parent, *_ = _stat(pid, 0)
+        except OSError:
+            continue
+        if state != b"Z" or int(parent) == own:
+            members[pid] = state.decode(), int(parent)
     return members
 
 
@@ -36,8 +39,8 @@ def resident_bytes(pid: int) -> tuple[int, int, int]:
 
 def command_of(pid: int) -> list[str]:
     """The command line of a process. Raises OSError."""
-    with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-        words = file.read().rstrip("\0").split("\0")
+    line = _read(f"/proc/{pid}/cmdline").decode("utf-8", "replace")
+    words = line.rstrip("\0").split("\0")
     # Processes forked by a zygote have theirs in one piece.
     return words if len(words) > 1 else words[0].split()
 
