@@ -66,6 +66,9 @@ _WHOSE = "requests may be the page's or an older one's"
 _LAST_SECONDS = 2.0
 _STOP_SECONDS = 1.0
 _RENEW_SECONDS = 5.0
+# CPU time that renewing may take. More means that a closed page goes on, for example with requests in a
+# loop, which fail at once then.
+_RENEW_CPU_SECONDS = 1.0
 # Unique in all pools: late requests of an old page must not count as a new one's.
 _numbers = itertools.count(1)
 
@@ -86,6 +89,8 @@ class Page:
         self._visit: Visit | None = None
         self._free_at = 0.0
         self._over_limit = ""
+        # The time limit of renewing, and the CPU seconds of the process at which it ends.
+        self._renewing: tuple[asyncio.Timeout, float] | None = None
         self._length = 0
         self._urls_length = 0
         self.number = 0
@@ -468,7 +473,9 @@ class Page:
         Raises BrowserGone if the context cannot be used again.
         """
         try:
-            async with asyncio.timeout(self._renewing_seconds):
+            async with asyncio.timeout(self._renewing_seconds) as limit:
+                if self.context.process is not None:
+                    self._renewing = limit, self.context.process.cpu_seconds() + _RENEW_CPU_SECONDS
                 if self._visit and (reason := self._visit.remembered):
                     raise RenderError(reason)
                 await self._tab.close()
@@ -481,6 +488,8 @@ class Page:
         except (TimeoutError, RenderError) as error:
             self.broken = True
             raise BrowserGone(f"the context cannot be used again: {error!r}") from error
+        finally:
+            self._renewing = None
 
     async def close(self) -> None:
         """Close the page with its context. Ignores errors: it may be gone already."""
@@ -495,10 +504,13 @@ class Page:
     def weigh(self) -> None:
         """Lower its priority if it uses much CPU time, and end it if it makes far too many requests.
 
-        Call this often during a render.
+        Call this often while the page is rendered and renewed.
         """
         if self.context.process is not None:
             self.context.process.weigh()
+            if self._renewing and self.context.process.cpu_seconds() > self._renewing[1]:
+                self._renewing[0].reschedule(0.0)
+                self._renewing = None
         visit = self._visit
         if visit is not None and visit.usage.requests > _FLOOD * visit.usage.limits.max_requests:
             self._end(f"more than {_FLOOD} times max_requests = {visit.usage.limits.max_requests}")

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import pytest
 from aiohttp import web
 
+from prerender.browser import page
 from prerender.browser.browser_context import Context
 from prerender.browser.devtools import DevTools
 from prerender.browser.page import Page
@@ -386,6 +387,25 @@ async def test_what_remains_after_clearing_is_noticed(
     assert (await _idle_page(proxy)).context is not first
 
 
+async def test_a_page_that_goes_on_is_not_waited_for(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After its tab is closed, its requests fail at once, in an endless loop. Its CPU time tells."""
+    monkeypatch.setattr(page, "_RENEW_SECONDS", 600.0)
+    loop = "(async () => { for (;;) await fetch('/data').catch(() => 0); })();"
+    sends = f"<p>a page<script>{loop}</script>"
+    origin = await pages(start_origin, {"/": "<p>nothing", "/sends": sends, "/data": "1"})
+    settings = {"browser": {"pages": 1}, "render": {"timeout": "110s", "budget": "1s"}}
+    proxy = await start_proxy(origin.url, settings)
+    assert "a page" in (await proxy.crawl("/sends")).text
+    assert "nothing" in (await proxy.crawl("/")).text
+    # Commands that are not responded to have a limit, too, which is named.
+    assert "the context cannot be used again: TimeoutError()" in caplog.text
+
+
 # What a document can bring with it, and what it finds of the last one.
 _REPORT = """<p id=out></p><script>
   const [arrival] = performance.getEntriesByType("navigation");
@@ -438,7 +458,7 @@ async def test_a_page_after_another_one_is_the_same(
 ) -> None:
     """Each kind of document follows others, also with the same path."""
 
-    async def page(request: web.Request) -> web.Response:
+    async def respond(request: web.Request) -> web.Response:
         text = _REPORT.replace("NOW", str(time.time() * 1000))
         status = 404 if request.path == "/missing" else 200
         headers = _KINDS[request.path]
@@ -450,7 +470,7 @@ async def test_a_page_after_another_one_is_the_same(
 
     application = web.Application()
     for path in _KINDS:
-        application.router.add_get(path, page)
+        application.router.add_get(path, respond)
     origin = await start_origin(application)
     proxy = await start_proxy(
         origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
@@ -504,11 +524,11 @@ async def test_a_page_cannot_change_its_number(
     async def echo(request: web.Request) -> web.Response:
         return web.Response(text=str("forged" in request.headers["User-Agent"]))
 
-    async def page(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.Response(text=_FORGED, content_type="text/html")
 
     application = web.Application()
-    application.add_routes([web.get("/", page), web.route("*", "/echo", echo)])
+    application.add_routes([web.get("/", respond), web.route("*", "/echo", echo)])
     proxy = await start_proxy((await start_origin(application)).url, {})
     assert '<p id="out">False,False,False,False</p>' in (await proxy.crawl("/")).text
 
