@@ -39,7 +39,7 @@ from prerender.extension import Proxy
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
-from prerender.outbox import Outbox, WebhookMetrics
+from prerender.outbox import Outbox, webhook_metrics
 from prerender.proxy.decider import Clientele, Decider, SitePages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
@@ -62,7 +62,7 @@ from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.recorded_snapshots import RecordedSnapshots
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.remembered import Remembered
-from prerender.telemetry.state_metrics import StateMetrics
+from prerender.telemetry.state_metrics import state_metrics
 from prerender.telemetry.telemetry import Telemetry
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
@@ -183,7 +183,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             await stack.enter_async_context(extension.extend(proxy))
         public = Server(proxy.respond, settings.server, sweeper)
         metrics.watch(
-            StateMetrics(pool, gateway, snapshots, store, public, published=verified.published)
+            state_metrics, pool, gateway, snapshots, store, public, published=verified.published
         )
         remembered = Remembered(
             proxy.remembered
@@ -232,7 +232,7 @@ async def _outbox(
     settings: Settings, store: Store, metrics: Metrics, stack: AsyncExitStack
 ) -> Outbox | None:
     outbox = await stack.enter_async_context(Outbox.open(settings.webhooks, store))
-    metrics.watch(WebhookMetrics(outbox))
+    metrics.watch(webhook_metrics, outbox)
     return outbox
 
 

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 import structlog
 from cachetools import LRUCache
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.background import finishing
 from prerender.config.settings import WebhookSettings
@@ -246,24 +245,12 @@ def _read(note: bytes | None) -> tuple[WaitingMessage, ...]:
         return ()
 
 
-class WebhookMetrics(Collector):
+def webhook_metrics(outbox: Outbox | None) -> Iterable[Metric]:
     """The metrics of webhooks."""
-
-    def __init__(self, outbox: Outbox | None) -> None:
-        self._outbox = outbox
-
-    def collect(self) -> Iterable[Metric]:
-        """The current metrics."""
-        outbox = self._outbox
-        yield counter(
-            "prerender_webhook_messages",
-            "Messages to [webhooks] url.",
-            ("result",),
-            {(result,): outbox.results[result] if outbox else 0 for result in RESULTS},
-        )
-        yield gauge(
-            "prerender_webhook_waiting_bytes",
-            "Messages that were not delivered yet, of all replicas.",
-            (),
-            {(): outbox.waiting_bytes if outbox else 0},
-        )
+    results = {result: outbox.results[result] if outbox else 0 for result in RESULTS}
+    yield counter("prerender_webhook_messages", "Messages to [webhooks] url.", results, "result")
+    yield gauge(
+        "prerender_webhook_waiting_bytes",
+        "Messages that were not delivered yet, of all replicas.",
+        outbox.waiting_bytes if outbox else 0,
+    )

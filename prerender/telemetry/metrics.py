@@ -3,8 +3,10 @@
 import asyncio
 import platform
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import ParamSpec
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,6 +16,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -32,6 +35,17 @@ _STALLS_SECONDS = 300.0
 
 # Creation times of counters are useless, and double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+_P = ParamSpec("_P")
+
+
+class _Watched(Collector):
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collect()
 
 
 class Metrics:
@@ -64,14 +78,16 @@ class Metrics:
             registry=self.registry,
         )
 
-    def watch(self, state: Collector) -> None:
-        """Also expose the state of the proxy's parts."""
-        self.registry.register(state)
+    def watch(
+        self, collect: Callable[_P, Iterable[Metric]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> None:
+        """Also expose what ``collect`` returns with these arguments at each scrape."""
+        self.registry.register(_Watched(partial(collect, *args, **kwargs)))
 
     @asynccontextmanager
     async def measuring(self, remembered: Remembered) -> AsyncIterator[None]:
         """Measure the lag of the event loop, and the memory of lists, while the context is open."""
-        self.registry.register(remembered)
+        self.watch(remembered.collect)
         async with running(self._measure_lag(), "event loop lag"), remembered.measuring():
             yield
 

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 
 from cachetools import Cache
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.background import repeating
 from prerender.telemetry.scraped_metrics import gauge
@@ -29,7 +28,7 @@ _MOST_LEVELS = 12
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, Cache, queue.Queue)
 
 
-class Remembered(Collector):
+class Remembered:
     """Measures ``holders``, objects with such lists, by name, and each ``lru_cache`` of the package.
 
     ``users``: other objects that use such caches.
@@ -44,15 +43,15 @@ class Remembered(Collector):
         self._holders = dict(holders)
         self._users = tuple(users)
         self._every_seconds = every_seconds
-        self._sizes: dict[tuple[str, ...], float] = {}
+        self._sizes: dict[str, float] = {}
 
     def collect(self) -> Iterable[Metric]:
         """The last measurement, at most a minute old."""
         yield gauge(
             "prerender_remembered_bytes",
             "Memory of lists and caches with texts of clients and pages, measured once a minute.",
-            ("of",),
             self._sizes,
+            "of",
         )
 
     @asynccontextmanager
@@ -70,12 +69,12 @@ class Remembered(Collector):
         async with repeating(measure, "remembered bytes", self._every_seconds):
             yield
 
-    def _measured(self, caches: Iterable[object]) -> dict[tuple[str, ...], float]:
-        sizes: dict[tuple[str, ...], float] = {
-            (name,): size_bytes(holder) for name, holder in self._holders.items()
+    def _measured(self, caches: Iterable[object]) -> dict[str, float]:
+        sizes: dict[str, float] = {
+            name: size_bytes(holder) for name, holder in self._holders.items()
         }
         for cache in caches:
-            name = (str(getattr(cache, "__module__", "")).removeprefix(_PACKAGE),)
+            name = str(getattr(cache, "__module__", "")).removeprefix(_PACKAGE)
             sizes[name] = sizes.get(name, 0) + size_bytes(cache)
         return sizes
 

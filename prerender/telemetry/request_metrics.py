@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from prerender.errors import ErrorCode
 from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
-from prerender.telemetry.scraped_metrics import Distribution, Labels, counter, histogram
+from prerender.telemetry.scraped_metrics import Distribution, counter, histogram
 
 BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0
@@ -65,7 +65,7 @@ class RequestMetrics(Collector):
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, str, str | None, str | None, int], _Tally] = {}
         self._origin = _Buckets()
-        self._origin_errors: Counter[Labels] = Counter({(error,): 0 for error in _OF_THE_ORIGIN})
+        self._origin_errors = Counter(dict.fromkeys(_OF_THE_ORIGIN, 0))
 
     def __call__(self, record: RequestRecord) -> None:
         """Count a request."""
@@ -88,7 +88,7 @@ class RequestMetrics(Collector):
             self._origin.counts[bisect_left(BUCKETS_SECONDS, record.origin_seconds)] += 1
             self._origin.seconds += record.origin_seconds
         if record.error in _OF_THE_ORIGIN:
-            self._origin_errors[record.error,] += 1
+            self._origin_errors[record.error] += 1
 
     def totals(self) -> dict[str, float]:
         """Total requests by cache result of snapshots, otherwise by decision.
@@ -111,52 +111,37 @@ class RequestMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
-        requests: Counter[Labels] = Counter()
-        snapshots: Counter[Labels] = Counter()
-        sent: Counter[Labels] = Counter()
-        durations: dict[Labels, _Buckets] = defaultdict(_Buckets)
+        requests: Counter[tuple[str, ...]] = Counter()
+        snapshots: Counter[tuple[str, ...]] = Counter()
+        sent: Counter[str] = Counter()
+        durations: dict[tuple[str, ...], _Buckets] = defaultdict(_Buckets)
         for (kind, reason, source, cache, crawler, status), tally in self._tallies.items():
             count = sum(tally.buckets.counts)
             requests[kind, reason, crawler or "none", _code(status), source] += count
-            sent[source,] += tally.sent_bytes
+            sent[source] += tally.sent_bytes
             if cache:
                 snapshots[cache, crawler or "none"] += count
             if status != _SWITCHED:  # WebSockets stay open for any time
                 durations[source, cache or "none"].add(tally.buckets)
-        yield counter(
-            "prerender_requests",
-            "Requests on the public listener.",
-            ("decision", "reason", "crawler", "code", "source"),
-            requests,
-        )
-        yield counter(
-            "prerender_snapshot_requests",
-            "Requests for snapshots by cache result.",
-            ("result", "crawler"),
-            snapshots,
-        )
-        yield counter(
-            "prerender_response_bytes",
-            "Bytes of responses, heads and bodies, by source.",
-            ("source",),
-            sent,
-        )
-        yield counter(
-            "prerender_origin_errors",
-            "Errors of the origin.",
-            ("error",),
-            self._origin_errors,
-        )
+        text = "Requests on the public listener."
+        labels = ("decision", "reason", "crawler", "code", "source")
+        yield counter("prerender_requests", text, requests, *labels)
+        text = "Requests for snapshots by cache result."
+        yield counter("prerender_snapshot_requests", text, snapshots, "result", "crawler")
+        text = "Bytes of responses, heads and bodies, by source."
+        yield counter("prerender_response_bytes", text, sent, "source")
+        text = "Errors of the origin."
+        yield counter("prerender_origin_errors", text, self._origin_errors, "error")
         yield histogram(
             "prerender_request_duration_seconds",
             "Time from the request head to the last byte of the response.",
-            ("source", "result"),
             {labels: buckets.distribution for labels, buckets in durations.items()},
+            "source",
+            "result",
         )
         yield histogram(
             "prerender_origin_response_seconds",
             "Time from the head of a forwarded request to the origin's response head.",
-            (),
             {(): self._origin.distribution},
         )
 

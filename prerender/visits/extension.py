@@ -13,7 +13,7 @@ from prerender.telemetry.redaction import Redaction
 from prerender.visits.alerts import Alerts
 from prerender.visits.api import ReportApi
 from prerender.visits.file import FileVisits
-from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
+from prerender.visits.recorder import CrawlerNames, Visits, visit_metrics
 from prerender.visits.redis import RedisVisits
 from prerender.visits.storage import MemoryVisits, VisitStore
 
@@ -28,7 +28,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
             clean = Redaction(settings.log.secrets)
             requests = proxy.telemetry.crawler_requests
             visits = Visits(requests, open_visits(settings), names, clean, settings.visits.days)
-            proxy.metrics.watch(VisitMetrics(visits, requests))
+            proxy.metrics.watch(visit_metrics, visits, requests)
             recorder = visits
             proxy.snapshots.when_stored(lambda target, _, made: recorder.stored(target, made))
             await stack.enter_async_context(visits.storing())

@@ -15,7 +15,6 @@ from urllib.parse import urljoin
 
 import structlog
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.background import repeating
 from prerender.content.page_metadata import reading_of
@@ -317,40 +316,17 @@ def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
     return int(noindex), canonical[:LONGEST_PATH], length
 
 
-class VisitMetrics(Collector):
+def visit_metrics(visits: Visits, requests: CrawlerRequests) -> Iterable[Metric]:
     """The metrics of visits."""
-
-    def __init__(self, visits: Visits, requests: CrawlerRequests) -> None:
-        self._visits = visits
-        self._requests = requests
-
-    def collect(self) -> Iterable[Metric]:
-        """The current metrics."""
-        self._requests.deliver()
-        yield counter(
-            "prerender_visits_dropped",
-            "Visits of crawlers that were not kept because their store was away for too long.",
-            (),
-            {(): self._visits.dropped},
-        )
-        for name, help_text, label, counts in (
-            (
-                "prerender_crawler_requests",
-                "Requests by known crawlers, by name.",
-                "name",
-                self._visits.totals,
-            ),
-            (
-                "prerender_crawler_unverified_requests",
-                "Those from addresses that are not the crawler's own ([triggers] verify).",
-                "name",
-                self._visits.unverified,
-            ),
-            (
-                "prerender_pages_rendered_again",
-                "Pages by whether they lost half of their text: thinner, or whole.",
-                "text",
-                self._visits.rendered_again,
-            ),
-        ):
-            yield counter(name, help_text, (label,), {(one,): no for one, no in counts.items()})
+    requests.deliver()
+    yield counter(
+        "prerender_visits_dropped",
+        "Visits of crawlers that were not kept because their store was away for too long.",
+        visits.dropped,
+    )
+    text = "Requests by known crawlers, by name."
+    yield counter("prerender_crawler_requests", text, visits.totals, "name")
+    text = "Those from addresses that are not the crawler's own ([triggers] verify)."
+    yield counter("prerender_crawler_unverified_requests", text, visits.unverified, "name")
+    text = "Pages by whether they lost half of their text: thinner, or whole."
+    yield counter("prerender_pages_rendered_again", text, visits.rendered_again, "text")

@@ -6,7 +6,7 @@ from functools import partial
 
 from prerender.extension import Proxy
 from prerender.extensions.cdn.providers import CdnClient, header_of
-from prerender.extensions.cdn.purge_forwarding import CdnMetrics, PurgeForwarding
+from prerender.extensions.cdn.purge_forwarding import PurgeForwarding, cdn_metrics
 from prerender.extensions.cdn.tags import Header, Tags
 from prerender.http.forwarding_headers import authority
 from prerender.snapshots.snapshot import Snapshot
@@ -36,7 +36,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
                 )
             proxy.remembered["cdn_purges"] = forwarding
             await stack.enter_async_context(forwarding.forwarding())
-        proxy.metrics.watch(CdnMetrics(forwarding))
+        proxy.metrics.watch(cdn_metrics, forwarding)
         yield
 
 

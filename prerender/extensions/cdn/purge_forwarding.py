@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 import structlog
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.background import finishing
 from prerender.errors import StoreError
@@ -272,30 +271,17 @@ def _dumps(purges: Purges) -> tuple[tuple[str, int], ...]:
     )
 
 
-class CdnMetrics(Collector):
+def cdn_metrics(forwarding: PurgeForwarding | None) -> Iterable[Metric]:
     """The metrics of purges of a CDN."""
-
-    def __init__(self, forwarding: PurgeForwarding | None) -> None:
-        self._forwarding = forwarding
-
-    def collect(self) -> Iterable[Metric]:
-        """The current metrics."""
-        forwarding = self._forwarding
-        yield counter(
-            "prerender_cdn_purges",
-            "Tags purged at the CDN.",
-            ("result",),
-            {(result,): forwarding.results[result] if forwarding else 0 for result in RESULTS},
-        )
-        yield gauge(
-            "prerender_cdn_waiting_purges",
-            "Purges that the CDN has not got yet, of all replicas.",
-            (),
-            {(): forwarding.waiting if forwarding else 0},
-        )
-        yield gauge(
-            "prerender_cdn_waiting_seconds",
-            "How long the oldest of them has been waiting.",
-            (),
-            {(): forwarding.oldest_seconds if forwarding else 0},
-        )
+    results = {result: forwarding.results[result] if forwarding else 0 for result in RESULTS}
+    yield counter("prerender_cdn_purges", "Tags purged at the CDN.", results, "result")
+    yield gauge(
+        "prerender_cdn_waiting_purges",
+        "Purges that the CDN has not got yet, of all replicas.",
+        forwarding.waiting if forwarding else 0,
+    )
+    yield gauge(
+        "prerender_cdn_waiting_seconds",
+        "How long the oldest of them has been waiting.",
+        forwarding.oldest_seconds if forwarding else 0,
+    )

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.config import Settings
 from prerender.errors import ConfigError
@@ -24,47 +23,25 @@ from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
 
 
-class _Figures(Collector):
-    def __init__(self, worker: Worker, watch: SitemapWatch | None) -> None:
-        self._worker = worker
-        self._watch = watch
-
-    def collect(self) -> Iterable[Metric]:
-        """The pages of jobs."""
-        results = self._worker.results.items()
-        yield counter(
-            "prerender_job_pages",
-            "Pages of jobs that are done, by outcome.",
-            ("outcome",),
-            {(outcome,): count for outcome, count in results},
-        )
-        unfinished = self._worker.unfinished
-        waiting = sum(one.waiting for one in unfinished)
-        text = "Unfinished jobs, of all replicas."
-        yield gauge("prerender_jobs_unfinished", text, (), {(): len(unfinished)})
-        text = "Pages of unfinished jobs that are not done, of all replicas."
-        yield gauge("prerender_job_pages_waiting", text, (), {(): waiting})
-        yield from self._of_sitemaps(self._watch)
-
-    def _of_sitemaps(self, watch: SitemapWatch | None) -> Iterable[Metric]:
-        changes = watch.changes if watch else dict.fromkeys(CHANGES, 0)
-        yield counter(
-            "prerender_sitemap_changes",
-            "Pages of watched sitemaps that this replica found new, changed or gone.",
-            ("change",),
-            {(change,): count for change, count in changes.items()},
-        )
-        last = watch.last if watch else None
-        text = (
-            "When the watched sitemaps were read last, by any replica, in Unix seconds; 0: never."
-        )
-        read = last.time if last else 0.0
-        yield gauge("prerender_sitemaps_read_timestamp_seconds", text, (), {(): read})
-        text = "Known pages of the watched sitemaps."
-        yield gauge("prerender_sitemap_pages", text, (), {(): last.pages if last else 0})
-        text = "Watched sitemaps that could not be read to their end."
-        errors = sum(bool(one.error) for one in last.sitemaps) if last else 0
-        yield gauge("prerender_sitemaps_unreadable", text, (), {(): errors})
+def _metrics(worker: Worker, watch: SitemapWatch | None) -> Iterable[Metric]:
+    text = "Pages of jobs that are done, by outcome."
+    yield counter("prerender_job_pages", text, worker.results, "outcome")
+    unfinished = worker.unfinished
+    text = "Unfinished jobs, of all replicas."
+    yield gauge("prerender_jobs_unfinished", text, len(unfinished))
+    text = "Pages of unfinished jobs that are not done, of all replicas."
+    yield gauge("prerender_job_pages_waiting", text, sum(one.waiting for one in unfinished))
+    text = "Pages of watched sitemaps that this replica found new, changed or gone."
+    changes = watch.changes if watch else dict.fromkeys(CHANGES, 0)
+    yield counter("prerender_sitemap_changes", text, changes, "change")
+    last = watch.last if watch else None
+    text = "When the watched sitemaps were read last, by any replica, in Unix seconds; 0: never."
+    yield gauge("prerender_sitemaps_read_timestamp_seconds", text, last.time if last else 0.0)
+    text = "Known pages of the watched sitemaps."
+    yield gauge("prerender_sitemap_pages", text, last.pages if last else 0)
+    text = "Watched sitemaps that could not be read to their end."
+    errors = sum(bool(one.error) for one in last.sitemaps) if last else 0
+    yield gauge("prerender_sitemaps_unreadable", text, errors)
 
 
 @asynccontextmanager
@@ -86,7 +63,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     )
     watch = _watch(settings, jobs, store, sitemaps)
     proxy.admin.add(JobsApi(jobs, proxy.site), SitemapsApi(watch))
-    proxy.metrics.watch(_Figures(worker, watch))
+    proxy.metrics.watch(_metrics, worker, watch)
     proxy.while_serving.append(worker.working())
     if watch is not None:
         proxy.while_serving.append(watch.watching())

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.browser.defaults import page_count
 from prerender.extension import Proxy
@@ -16,18 +15,13 @@ from prerender.rendering.spare_capacity import SpareCapacity
 from prerender.telemetry.scraped_metrics import counter
 
 
-class _RefreshMetrics(Collector):
-    def __init__(self, refresher: Refresher) -> None:
-        self._refresher = refresher
-
-    def collect(self) -> Iterable[Metric]:
-        """The refreshes by result."""
-        yield counter(
-            "prerender_refreshes_ahead",
-            "Snapshots that were to be rendered again before they expire, by result.",
-            ("result",),
-            {(result,): count for result, count in self._refresher.results.items()},
-        )
+def _metrics(refresher: Refresher) -> Iterable[Metric]:
+    yield counter(
+        "prerender_refreshes_ahead",
+        "Snapshots that were to be rendered again before they expire, by result.",
+        refresher.results,
+        "result",
+    )
 
 
 @asynccontextmanager
@@ -47,7 +41,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         has_room=spare.has_room,
         is_crowded=spare.is_crowded,
     )
-    proxy.metrics.watch(_RefreshMetrics(refresher))
+    proxy.metrics.watch(_metrics, refresher)
     proxy.remembered["popularity"] = popularity
     proxy.while_serving.append(refresher.refreshing())
     if cache.deploys:

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from prerender.browser.defaults import page_count
 from prerender.config import Settings
@@ -28,27 +27,21 @@ from prerender.urls.patterns import matches
 _SHARE = 0.5
 
 
-class _RevalidationMetrics(Collector):
-    def __init__(self, revalidator: Revalidator | None) -> None:
-        self._revalidator = revalidator
-
-    def collect(self) -> Iterable[Metric]:
-        """The counters; without a revalidator, nothing has happened."""
-        one = self._revalidator
-        results = {("same", ""): 0} if one is None else one.results
-        checks = dict.fromkeys(CHECKS, 0) if one is None else one.checks
-        yield counter(
-            "prerender_revalidations",
-            "Expired snapshots that were to be renewed without rendering, by result and reason.",
-            ("result", "reason"),
-            {(result, reason): count for (result, reason), count in results.items()},
-        )
-        yield counter(
-            "prerender_revalidation_checks",
-            "Renewals that were checked by rendering, by result.",
-            ("result",),
-            {(result,): count for result, count in checks.items()},
-        )
+def _metrics(revalidator: Revalidator | None) -> Iterable[Metric]:
+    """The counters; without a revalidator, nothing has happened."""
+    yield counter(
+        "prerender_revalidations",
+        "Expired snapshots that were to be renewed without rendering, by result and reason.",
+        {("same", ""): 0} if revalidator is None else revalidator.results,
+        "result",
+        "reason",
+    )
+    yield counter(
+        "prerender_revalidation_checks",
+        "Renewals that were checked by rendering, by result.",
+        dict.fromkeys(CHECKS, 0) if revalidator is None else revalidator.checks,
+        "result",
+    )
 
 
 def revalidator_of(settings: Settings, parts: Rendering, notes: Notes) -> Revalidator:
@@ -100,5 +93,5 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         proxy.snapshots.revalidation = revalidator
         sections = Learned(proxy.store.notes, (revalidator.sections,), "learned sections")
         proxy.while_serving.append(sections.shared())
-    proxy.metrics.watch(_RevalidationMetrics(revalidator))
+    proxy.metrics.watch(_metrics, revalidator)
     yield
