@@ -15,7 +15,7 @@ from prerender.visits.api import ReportApi
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits, visit_metrics
 from prerender.visits.redis import RedisVisits
-from prerender.visits.storage import MemoryVisits, VisitStore
+from prerender.visits.storage import VisitStore
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ def open_visits(settings: Settings) -> VisitStore:
     site = authority(settings.public_url)
     match beside(settings):
         case None:
-            return MemoryVisits()
+            return FileVisits(None)
         case str(url):
             return RedisVisits(url, f"prerender:{site}:visits:")
         case folder:

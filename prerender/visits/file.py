@@ -1,4 +1,4 @@
-"""Visits in an SQLite file next to the snapshots. Processes may share it."""
+"""Visits in an SQLite file next to the snapshots, which processes may share, or in memory."""
 
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -32,11 +32,10 @@ _HOURS = "CREATE TABLE IF NOT EXISTS hours (hour INTEGER PRIMARY KEY, cells BLOB
 
 
 class FileVisits:
-    """Keeps visits in ``file``, whose folder exists. Works in other threads."""
+    """Keeps visits in ``file``, whose folder exists; None: in memory. Works in other threads."""
 
-    kind = "file"
-
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None) -> None:
+        self.kind = "file" if file else "memory"
         self._file = SQLiteFile(file, _SCHEMA, more=(_HOURS,))
 
     async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
@@ -99,7 +98,8 @@ class FileVisits:
         return await self._file.run(read)
 
     async def close(self) -> None:
-        """No connection is kept."""
+        """Forget visits in memory."""
+        self._file.close()
 
 
 def _hash(path: str) -> int:

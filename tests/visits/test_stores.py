@@ -20,7 +20,7 @@ from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, CellKey, Pag
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
-from prerender.visits.storage import MemoryVisits, Span, VisitStore
+from prerender.visits.storage import Span, VisitStore
 from tests.support.redis_server import RedisServer
 
 KEY = CellKey("Googlebot", "search", "/items/", "fresh")
@@ -36,7 +36,7 @@ async def stores(
 ) -> AsyncIterator[tuple[VisitStore, VisitStore]]:
     """Two stores of the same data, as of two replicas."""
     if request.param == "memory":
-        memory = MemoryVisits()
+        memory = FileVisits(None)
         yield memory, memory
     elif request.param == "file":
         yield FileVisits(tmp_path / "visits"), FileVisits(tmp_path / "visits")
@@ -79,7 +79,7 @@ async def test_the_later_visit_of_a_page_counts(stores: tuple[VisitStore, VisitS
 async def test_the_number_of_pages_is_bounded(
     stores: tuple[VisitStore, VisitStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("file", "redis", "storage"):
+    for module in ("file", "redis"):
         monkeypatch.setattr(f"prerender.visits.{module}.MOST_PAGES", 10)
     monkeypatch.setattr("prerender.visits.file._DROPPED_AT_ONCE", 5)
     pages: dict[str, Page] = {f"/{n}": {"search": (1_700_000_000 + n, 200)} for n in range(14)}
@@ -154,7 +154,7 @@ def test_quantiles_are_accurate_to_20_percent() -> None:
     assert total.quantile(0.95) == pytest.approx(5.0, rel=0.2)
 
 
-class Away(MemoryVisits):
+class Away(FileVisits):
     """A store that can be away."""
 
     away = False
@@ -174,7 +174,7 @@ def asked(number: int, time: float) -> RequestRecord:
 
 async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prerender.visits.recorder._MOST_PAGES", 3)
-    store = Away()
+    store = Away(None)
     names = CrawlerNames(UserAgents(built_in().crawlers))
     requests: Channel[RequestRecord] = Channel()
     waiting = CrawlerRequests(requests)
