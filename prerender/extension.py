@@ -31,7 +31,7 @@ from prerender.config import Settings
 from prerender.crawlers.published import PublishedRanges
 from prerender.crawlers.triggers import Triggers
 from prerender.outbox import Outbox
-from prerender.proxy.client_connection import Handler as RequestHandler
+from prerender.proxy.client_connection import RequestHandler
 from prerender.proxy.handler import Handler
 from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.freshness import Freshness

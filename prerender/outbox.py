@@ -39,8 +39,8 @@ _SENDER = "webhooks.sender"
 _LEASE_SECONDS = 5.0
 _LAST_SECONDS = 3.0
 
-Result = Literal["delivered", "failed", "dropped"]
-RESULTS: tuple[Result, ...] = ("delivered", "failed", "dropped")
+DeliveryResult = Literal["delivered", "failed", "dropped"]
+RESULTS: tuple[DeliveryResult, ...] = ("delivered", "failed", "dropped")
 log = structlog.get_logger(__name__)
 
 
@@ -81,7 +81,7 @@ class Outbox:
         self._finished: LRUCache[str, bool] = LRUCache(_MOST_FINISHED)
         self._changed = asyncio.Event()
         self._stopped = False
-        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
+        self.results: Counter[DeliveryResult] = Counter(dict.fromkeys(RESULTS, 0))
 
     def drop(self, number: int) -> None:
         """Count messages that are dropped."""

@@ -9,8 +9,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.config.crawler_classes import CrawlerClass
-from prerender.snapshots.freshness import Shown
-from prerender.telemetry.records import Kind
+from prerender.snapshots.freshness import Servable
+from prerender.telemetry.records import DecisionKind
 
 ID_LENGTH = 32
 
@@ -50,7 +50,7 @@ class ExplainedPage(TypedDict):
 class ExplainedFreshness(TypedDict):
     ttl_seconds: float
     """0: never stored."""
-    shown: Shown | None
+    shown: Servable | None
     """How the stored snapshot would be served; null if it would not."""
     renewed: bool
     """Whether it would be refreshed in the background."""
@@ -114,7 +114,7 @@ class Explanation(TypedDict):
     request: ExplainedRequest
     crawler: CrawlerClass | None
     """The class of a known crawler, or "signed" for another agent whose signature is verified."""
-    decision: Kind
+    decision: DecisionKind
     reason: str
     reason_text: str
     """``reason`` for people; of a forwarded crawler, with the setting to change."""

@@ -25,7 +25,7 @@ _LONGEST_SHOWN = 200
 
 P = TypeVar("P", bound=BaseModel)
 # In a sorted list: the value that it is sorted by, and the key.
-Place = tuple[float | str, str]
+CursorPlace = tuple[float | str, str]
 
 
 def query_of(request: web.Request, model: type[P]) -> P:
@@ -139,14 +139,14 @@ class PurgeBody(Body):
     """Also count the snapshots, which reads the list of all in the store."""
 
 
-def cursor_of(place: Place | None) -> str | None:
+def cursor_of(place: CursorPlace | None) -> str | None:
     """The cursor of the next page of a list; None at the end."""
     if place is None:
         return None
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str) -> Place | None:
+def place_of(cursor: str) -> CursorPlace | None:
     """Decode a cursor. Raises ValueError."""
     if not cursor:
         return None

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 # How many snapshots purges would apply to; None: unknown.
-Count = Callable[[Iterable[Purge]], Awaitable[int | None]]
+CountSnapshots = Callable[[Iterable[Purge]], Awaitable[int | None]]
 
 
 class Purging:
@@ -30,7 +30,7 @@ class Purging:
     def __init__(self, purges: Invalidation, site: Site) -> None:
         self._purges = purges
         self._site = site
-        self.count: Count | None = None
+        self.count: CountSnapshots | None = None
 
     @route("POST", "/purge", errors=(503,))
     async def purge(self, body: PurgeBody) -> Purged:

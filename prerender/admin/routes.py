@@ -18,7 +18,7 @@ API = "/api/v1"
 # Errors of everything that renders.
 RENDERS = (409, 502, 503, 504)
 
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+RouteHandler = TypeVar("RouteHandler", bound=Callable[..., Awaitable[Any]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Operation:
 
 def route(
     method: str, *paths: str, returns: Any = None, **options: Any
-) -> Callable[[Handler], Handler]:
+) -> Callable[[RouteHandler], RouteHandler]:
     """Make a method the handler of ``method`` at ``paths``, which are relative to /api/v1.
 
     ``returns``: the type of the result of a handler that returns a response. ``options``: of Operation.
     """
 
-    def mark(handler: Handler) -> Handler:
+    def mark(handler: RouteHandler) -> RouteHandler:
         hints = get_type_hints(handler)
         result = hints.pop("return")
         summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")

@@ -38,7 +38,7 @@ from prerender.browser.devtools_pipe import Pipe
 from prerender.errors import BrowserGone, RenderError
 
 Params = dict[str, Any]
-Listener = Callable[[Params], object]
+EventListener = Callable[[Params], object]
 
 COMMAND_SECONDS = 10.0
 # pyppeteer prepares a WebSocket to this URL, but never opens it.
@@ -103,14 +103,14 @@ class _CommandChannel(EventEmitter):  # type: ignore[misc]
         for future in list(self._waiting):
             _fail(future, reason)
 
-    def add_listener(self, event: str, f: Listener) -> Listener:
+    def add_listener(self, event: str, f: EventListener) -> EventListener:
         """Call ``f(params)`` for each event. It must not be ``async def`` and must not block."""
         if inspect.iscoroutinefunction(f):
             raise TypeError(f"a listener of {event} must be a plain function")
         super().add_listener(event, f)
         return f
 
-    def _emit_run(self, f: Listener, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _emit_run(self, f: EventListener, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             f(*args, **kwargs)
         except Exception:

@@ -24,7 +24,7 @@ ENVIRONMENT_PREFIX = "PRERENDER_"
 ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
 
 # Maps a section and key to the file or variable that the setting comes from.
-Sources = dict[tuple[str, ...], str]
+SettingSources = dict[tuple[str, ...], str]
 
 # Kubernetes puts variables like these into every container of a namespace that has a service named
 # "prerender" or, for example, "prerender-admin"; they are no settings (kubernetes.io: Accessing the
@@ -59,11 +59,11 @@ def load_with_sources(
     overrides: Mapping[str, Mapping[str, object]] | None = None,
     *,
     origin_needed: bool = True,
-) -> tuple[Settings, Sources]:
+) -> tuple[Settings, SettingSources]:
     """Like ``load``, with the source of each setting that is not the default."""
     problems: list[str] = []
     values: dict[str, dict[str, object]] = {}
-    sources: Sources = {}
+    sources: SettingSources = {}
     complete = file is None or _read_file(file, values, sources, problems)
     _read_environment(environ, values, sources, problems)
     for section, keys in (overrides or {}).items():
@@ -90,7 +90,7 @@ def load_with_sources(
 def _read_file(
     file: Path,
     values: dict[str, dict[str, object]],
-    sources: Sources,
+    sources: SettingSources,
     problems: list[str],
 ) -> bool:
     """Read the file. Returns whether that succeeded."""
@@ -116,7 +116,7 @@ def _read_file(
 def _read_environment(
     environ: Mapping[str, str],
     values: dict[str, dict[str, object]],
-    sources: Sources,
+    sources: SettingSources,
     problems: list[str],
 ) -> None:
     names = {
@@ -172,7 +172,7 @@ def _one_for_each_setting(error: ValidationError) -> list[ErrorDetails]:
     return list(first.values())
 
 
-def _explain(detail: ErrorDetails, sources: Sources) -> str:
+def _explain(detail: ErrorDetails, sources: SettingSources) -> str:
     location = tuple(str(part) for part in detail["loc"][:2])
     section, key = (*location, "")[:2]
     where = sources.get(location) or sources.get(location[:1])

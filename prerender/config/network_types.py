@@ -108,7 +108,7 @@ def _endpoint_or_nothing(value: str) -> str:
     return _endpoint(value) if value else ""
 
 
-Address = Annotated[str, AfterValidator(_address)]
+BindAddress = Annotated[str, AfterValidator(_address)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]

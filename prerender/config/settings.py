@@ -11,7 +11,7 @@ from yarl import URL
 
 from prerender.config import store_urls
 from prerender.config.network_types import (
-    Address,
+    BindAddress,
     Endpoint,
     EndpointOrNothing,
     HostList,
@@ -29,7 +29,6 @@ from prerender.config.types import (
     EVENTS,
     CdnZone,
     ContentSignal,
-    CrawlerNames,
     CrawlerRanges,
     Duration,
     Flag,
@@ -37,8 +36,9 @@ from prerender.config.types import (
     IndexNowKey,
     Language,
     Languages,
+    NamedCrawlers,
     PagePatterns,
-    Parameters,
+    ParameterNames,
     Patterns,
     Port,
     PositiveDuration,
@@ -152,7 +152,11 @@ class SiteSettings(_Section):
 class ServerSettings(_Section):
     """The public listener."""
 
-    host: Address = Field("127.0.0.1", description="Address to listen on.", examples=["0.0.0.0"])  # noqa: S104
+    host: BindAddress = Field(
+        "127.0.0.1",
+        description="Address to listen on.",
+        examples=["0.0.0.0"],  # noqa: S104
+    )
     port: Port = Field(8080, description="Port to listen on; 0 picks a free port.", examples=[8090])
     trusted_proxies: Networks = Field(
         tuple(map(ip_network, _PRIVATE)),
@@ -191,7 +195,11 @@ class ServerSettings(_Section):
 class AdminSettings(_Section):
     """The admin listener: dashboard, health checks, metrics and purges. Keep it private."""
 
-    host: Address = Field("127.0.0.1", description="Address to listen on.", examples=["0.0.0.0"])  # noqa: S104
+    host: BindAddress = Field(
+        "127.0.0.1",
+        description="Address to listen on.",
+        examples=["0.0.0.0"],  # noqa: S104
+    )
     port: Port = Field(8081, description="Port to listen on; 0 picks a free port.", examples=[9090])
     token_file: str = Field(
         "",
@@ -294,7 +302,7 @@ class TriggerSettings(_Section):
         description="Serve Markdown to all clients that ask for it (Accept: text/markdown).",
         examples=[True],
     )
-    more: CrawlerNames = Field(
+    more: NamedCrawlers = Field(
         (),
         description='Additional crawlers, by a name in their User-Agent: [{ class = "social", name = '
         '"ExampleBot" }, ...].',
@@ -495,7 +503,7 @@ class CacheSettings(_Section):
         "treat the snapshots of all pages with the old ones as stale.",
         examples=[True],
     )
-    tracking_parameters: Parameters = Field(
+    tracking_parameters: ParameterNames = Field(
         TRACKING_PARAMETERS,
         description="Query parameters that do not change a page; they are removed from the "
         "cache key.",

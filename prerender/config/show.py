@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic.fields import FieldInfo
 
-from prerender.config.load import Sources, is_secret
+from prerender.config.load import SettingSources, is_secret
 from prerender.config.settings import Settings
 from prerender.config.types import TableKeys
 
@@ -27,7 +27,7 @@ class Shown:
     hidden: bool
 
 
-def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
+def shown(settings: Settings, sources: SettingSources) -> Iterator[Shown]:
     """Every setting, in the order of settings.py."""
     for section, keys in settings.model_dump(mode="json").items():
         fields = type(getattr(settings, section)).model_fields
@@ -41,7 +41,7 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
             yield Shown(section, key, printed, source, hidden)
 
 
-def as_toml(settings: Settings, sources: Sources) -> str:
+def as_toml(settings: Settings, sources: SettingSources) -> str:
     """An equivalent settings file, with secrets masked."""
     lines: list[str] = []
     section = ""
@@ -56,7 +56,7 @@ def as_toml(settings: Settings, sources: Sources) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(settings: Settings, sources: Sources) -> dict[str, dict[str, dict[str, object]]]:
+def as_json(settings: Settings, sources: SettingSources) -> dict[str, dict[str, dict[str, object]]]:
     """Settings by section and key: ``value``, ``source``, and ``hidden`` if it is masked."""
     values_by_name: dict[str, dict[str, dict[str, object]]] = {}
     for setting in shown(settings, sources):

@@ -405,10 +405,10 @@ HeadTags = Annotated[tuple[str, ...], BeforeValidator(_head_tags)]
 Language = Annotated[str, AfterValidator(_language)]
 RequestHeaders = Annotated[tuple[str, ...], BeforeValidator(_headers)]
 Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
-Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+ParameterNames = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
-CrawlerNames = Annotated[
+NamedCrawlers = Annotated[
     tuple[tuple[str, str], ...],
     BeforeValidator(_crawler_names),
     TableKeys("class", "name"),

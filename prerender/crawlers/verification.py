@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
 
 import dns.asyncresolver
 import dns.exception
@@ -24,8 +23,7 @@ from prerender.crawlers.known import Crawler
 from prerender.crawlers.ranges import Ranges
 from prerender.crawlers.user_agents import UserAgents
 from prerender.snapshots.request_coalescing import Coalesced
-
-Address = IPv4Address | IPv6Address
+from prerender.urls.hosts import Address
 
 KNOWN_SECONDS = 3600.0
 # How long a result stays valid while DNS fails, and the interval of retries.

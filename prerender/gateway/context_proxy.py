@@ -36,7 +36,7 @@ _PAUSE_SECONDS = 0.1
 _SHUTDOWN_SECONDS = 0.5
 
 # Responds to a request that arrived at the proxy.
-Handler = Callable[["ContextProxy", BaseRequest], Awaitable[StreamResponse]]
+GatewayHandler = Callable[["ContextProxy", BaseRequest], Awaitable[StreamResponse]]
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class ContextProxy:
 
     def __init__(
         self,
-        handle: Handler,
+        handle: GatewayHandler,
         tls: ssl.SSLContext,
         peers: Peers,
         new_visit: Callable[[Document | None, Variant], Visit],

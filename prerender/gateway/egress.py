@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import WEB_PORTS, AddressPolicy, Forbidden
 from prerender.gateway.exchange import Exchange
-from prerender.gateway.upstream import Body, Upstream, send
+from prerender.gateway.upstream import RequestBody, Upstream, send
 from prerender.gateway.visit import Visit
 from prerender.http import caching, forwarding_headers
 from prerender.urls.hosts import normalized
@@ -82,7 +82,7 @@ class Egress:
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
         """Send a request with these headers. Raises Forbidden and OriginError."""
-        body: Body = ask.request.content if ask.request.body_exists else None
+        body: RequestBody = ask.request.content if ask.request.body_exists else None
         exchange = ask.exchange
         if exchange.method == "POST" and not exchange.foreign and self.keeps_body(ask.url):
             body = await _noted(body, exchange)
@@ -92,7 +92,7 @@ class Egress:
             yield response
 
     def _send(
-        self, ask: Ask, headers: CIMultiDict[str], body: Body
+        self, ask: Ask, headers: CIMultiDict[str], body: RequestBody
     ) -> AbstractAsyncContextManager[ClientResponse]:
         request = ask.request
         target = forwarding_headers.origin_form(request.raw_path)
@@ -164,7 +164,7 @@ def _host_and_port(host_field: str, scheme: str) -> tuple[str, int]:
     return match[1].strip("[]"), port
 
 
-async def _noted(body: Body, exchange: Exchange) -> Body:
+async def _noted(body: RequestBody, exchange: Exchange) -> RequestBody:
     """Note the body of a request if it is a short text. Returns what to send."""
     if not isinstance(body, StreamReader):
         exchange.sent_body = ""

@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from prerender.gateway.received import ReceivedResponse
 from prerender.gateway.resource_kind import PROGRAMS, ResponseFault
-from prerender.snapshots.snapshot import Verdict
+from prerender.snapshots.snapshot import FetchVerdict
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Exchange:
             self.deadline.reschedule(None)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FetchVerdict:
         """The verdict of the request."""
         if self.blocked:
             return "blocked"
@@ -98,8 +98,8 @@ class Exchange:
 class Traffic:
     """Finished requests of pages and bytes of their responses, by verdict."""
 
-    requests: Counter[Verdict] = field(default_factory=Counter)
-    received_bytes: Counter[Verdict] = field(default_factory=Counter)
+    requests: Counter[FetchVerdict] = field(default_factory=Counter)
+    received_bytes: Counter[FetchVerdict] = field(default_factory=Counter)
 
     def count(self, exchange: Exchange) -> None:
         """Count a finished request."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from multidict import CIMultiDict
 
-from prerender.http.forwarding_headers import Headers
+from prerender.http.forwarding_headers import AnyHeaders
 from prerender.snapshots.variants import Variant
 
 # What the renderer can decode.
@@ -38,7 +38,7 @@ class Navigation:
         self._headers: CIMultiDict[str] = CIMultiDict(_BASIC)
         self._learned = asyncio.Event()
 
-    def learn(self, headers: Headers, user_agent: str) -> None:
+    def learn(self, headers: AnyHeaders, user_agent: str) -> None:
         """Note the end-to-end headers of an ordinary navigation, with this user agent."""
         if self._headers["User-Agent"] == user_agent:
             return

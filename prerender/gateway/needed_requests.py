@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from prerender.gateway.resource_kind import PROGRAMS
-from prerender.http.forwarding_headers import Headers
+from prerender.http.forwarding_headers import AnyHeaders
 from prerender.snapshots import steady_clock
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
@@ -55,7 +55,7 @@ class Needed:
     optional: tuple[str, ...] = ()
 
     def __call__(
-        self, method: str, url: str, kind: str, headers: Headers, answered: Mapping[str, int]
+        self, method: str, url: str, kind: str, headers: AnyHeaders, answered: Mapping[str, int]
     ) -> bool:
         """Whether a request is needed. ``kind``: its Sec-Fetch-Dest; ``answered``: the number of
         responses to GETs for the URL without query in this render."""
@@ -74,7 +74,7 @@ class Needed:
         )
         return not (is_stream or is_poll)
 
-    def judged(self, method: str, url: str, kind: str, headers: Headers) -> bool:
+    def judged(self, method: str, url: str, kind: str, headers: AnyHeaders) -> bool:
         """Whether the content may depend on a request, also if it is not ``needed``."""
         if kind not in _JUDGED or is_beacon(method, headers) or not self.is_of_the_site(url):
             return False
@@ -96,7 +96,7 @@ class Needed:
         return self.listed.named(host, url.port or 0)
 
 
-def is_beacon(method: str, headers: Headers) -> bool:
+def is_beacon(method: str, headers: AnyHeaders) -> bool:
     """Whether the page may not read the response: of a preflight, of sendBeacon, in mode "no-cors"."""
     return method == "OPTIONS" or headers.get("Sec-Fetch-Mode") == "no-cors"
 

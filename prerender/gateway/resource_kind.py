@@ -4,7 +4,7 @@ Browsers send Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1) only to secure si
 derived from Chromium's Accept header and the extension of the path.
 """
 
-from prerender.http.forwarding_headers import Headers
+from prerender.http.forwarding_headers import AnyHeaders
 from prerender.words import Word
 
 MEDIA = ("audio", "video", "track")
@@ -39,7 +39,7 @@ class ResponseFault(Word):
     DISCONNECTED = "disconnected", "the connection failed"
 
 
-def destination(method: str, headers: Headers, target: str) -> str:
+def destination(method: str, headers: AnyHeaders, target: str) -> str:
     """The destination of a request in the terms of Sec-Fetch-Dest; '' if unknown."""
     fetch_dest = headers.get("Sec-Fetch-Dest")
     if fetch_dest is not None:

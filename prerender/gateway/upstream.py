@@ -42,7 +42,7 @@ _MAX_LINE_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 # Of a request.
-Body = StreamReader | AsyncIterator[bytes] | bytes | None
+RequestBody = StreamReader | AsyncIterator[bytes] | bytes | None
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Upstream:
         method: str,
         target: str,
         headers: CIMultiDict[str],
-        body: Body = None,
+        body: RequestBody = None,
     ) -> AsyncIterator[ClientResponse]:
         """Send a request. Raises OriginError or OriginTimeout until the response head has arrived.
 
@@ -169,7 +169,7 @@ async def send(
     method: str,
     url: URL,
     headers: CIMultiDict[str],
-    body: Body = None,
+    body: RequestBody = None,
 ) -> AsyncIterator[ClientResponse]:
     """Send a request without following redirects. Errors before the response head are translated."""
     try:

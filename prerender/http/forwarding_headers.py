@@ -13,7 +13,7 @@ from prerender.http.fields import Fields, value_of
 from prerender.http.hop_by_hop import end_to_end_lines
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
-Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
+AnyHeaders = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
 # Headers that contain a URL, each with what precedes it.
 _REFERENCES = {

@@ -55,7 +55,7 @@ _AHEAD_BYTES = 262144
 log = structlog.get_logger(__name__)
 
 
-Handler = Callable[[Request, ClientStream], Awaitable[None]]
+RequestHandler = Callable[[Request, ClientStream], Awaitable[None]]
 
 
 class Front(Protocol):
@@ -65,7 +65,7 @@ class Front(Protocol):
     refused: Counter[int]
 
     @property
-    def handler(self) -> Handler:
+    def handler(self) -> RequestHandler:
         """The request handler."""
 
     @property

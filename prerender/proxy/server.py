@@ -11,7 +11,7 @@ from aiohttp import web
 
 from prerender.config.settings import ServerSettings
 from prerender.http.connection import Sweeper
-from prerender.proxy.client_connection import FairConnection, Handler
+from prerender.proxy.client_connection import FairConnection, RequestHandler
 from prerender.proxy.listening import Listening
 
 _LAST_SECONDS = 2.0
@@ -29,7 +29,7 @@ class Server(web.Server):
     CutShort if the connection must be aborted.
     """
 
-    def __init__(self, handler: Handler, limits: ServerSettings, sweeper: Sweeper) -> None:
+    def __init__(self, handler: RequestHandler, limits: ServerSettings, sweeper: Sweeper) -> None:
         super().__init__(_respond, handler_cancellation=True, loop=sweeper.loop)
         self.handler = handler
         self.limits = limits

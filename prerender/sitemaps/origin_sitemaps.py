@@ -14,7 +14,7 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.sitemaps.parsing import Listed
-from prerender.sitemaps.reading import Body, read
+from prerender.sitemaps.reading import Chunks, read
 from prerender.urls.addresses import parts_of
 
 _LONGEST_SHOWN = 200
@@ -57,7 +57,7 @@ class OriginSitemaps:
                 yield entry
 
     @asynccontextmanager
-    async def _opened(self, url: str) -> AsyncIterator[Body]:
+    async def _opened(self, url: str) -> AsyncIterator[Chunks]:
         """The body of a file of the site. Raises FetchFailed, SitemapError."""
         if not url.startswith(f"{self._site}/"):
             raise SitemapError(f"{url}: it is not of {self._site}")

@@ -24,8 +24,8 @@ _READ_BYTES = 64 * 1024
 _AT_ONCE = 1000
 _LONGEST_SHOWN = 200
 
-Body = AsyncIterator[bytes]
-Open = Callable[[str], AbstractAsyncContextManager[Body]]
+Chunks = AsyncIterator[bytes]
+Open = Callable[[str], AbstractAsyncContextManager[Chunks]]
 
 
 async def read(
@@ -113,7 +113,7 @@ def _some(entries: Iterator[Listed]) -> tuple[list[Listed], SitemapError | None]
 
 
 @asynccontextmanager
-async def _opened(source: str) -> AsyncIterator[Body]:
+async def _opened(source: str) -> AsyncIterator[Chunks]:
     """The bytes of a file or of standard input. Raises SitemapError."""
     try:
         if source == "-":
@@ -125,6 +125,6 @@ async def _opened(source: str) -> AsyncIterator[Body]:
         raise SitemapError(f"{source}: cannot be read: {error.strerror}") from error
 
 
-async def _parts(read_part: Callable[[int], bytes]) -> Body:
+async def _parts(read_part: Callable[[int], bytes]) -> Chunks:
     while part := await asyncio.to_thread(read_part, _READ_BYTES):
         yield part

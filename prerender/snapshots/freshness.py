@@ -9,7 +9,7 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
 
-Shown = Literal["fresh", "stale", "stale-if-error"]
+Servable = Literal["fresh", "stale", "stale-if-error"]
 
 # TTL of doubtful snapshots, and of old ones whose refresh failed.
 DOUBT_SECONDS = 30.0
@@ -58,7 +58,7 @@ class Freshness:
             return min(ttl, self._cache.error_ttl)
         return 0.0
 
-    def shown(self, entry: Entry, now: float) -> Shown | None:
+    def shown(self, entry: Entry, now: float) -> Servable | None:
         """How an entry is served without waiting for a render; None if it is not."""
         if is_fresh(entry.expires, now):
             return "fresh"

@@ -24,8 +24,8 @@ Sort = Literal["path", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 Form = Literal["html", "markdown"]
 FORMS: tuple[Form, ...] = get_args(Form)
-State = Literal["fresh", "stale"]
-STATES: tuple[State, ...] = get_args(State)
+RowState = Literal["fresh", "stale"]
+STATES: tuple[RowState, ...] = get_args(RowState)
 
 
 class Row(NamedTuple):
@@ -85,7 +85,7 @@ class Row(NamedTuple):
         """The stored form: a line of JSON."""
         return json.dumps(self, separators=(",", ":")).encode("ascii")
 
-    def state(self, now: float) -> State:
+    def state(self, now: float) -> RowState:
         """Whether it is fresh or stale."""
         return "fresh" if is_fresh(self.expires, now) else "stale"
 
@@ -138,7 +138,7 @@ class Query:
 
     search: str = ""
     status: int = 0
-    state: State | None = None
+    state: RowState | None = None
     least_age: float = 0.0
     most_age: float = float("inf")
     sort: Sort = "age"

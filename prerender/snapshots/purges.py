@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 from prerender.urls.patterns import matches
 
-Kind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+PurgeKind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
+KINDS: tuple[PurgeKind, ...] = get_args(PurgeKind)
 # Beyond this, the oldest are merged into a purge of everything.
 MOST_RECORDS = 2000
 
@@ -33,7 +33,7 @@ class Purge:
     ``soft``: matching entries become stale instead of being removed.
     """
 
-    kind: Kind
+    kind: PurgeKind
     value: str = ""
     soft: bool = False
 

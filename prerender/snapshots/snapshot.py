@@ -21,7 +21,7 @@ HTML = "text/html; charset=utf-8"
 RenderVerdict = Literal["complete", "moved", "cut-off", Unusable]
 # Verdicts of snapshots that must not be stored or replace a good one.
 UNUSABLE: tuple[Unusable, ...] = get_args(Unusable)
-Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
+FetchVerdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 _LONGEST_TITLE = 120
 _HEAD_BYTES = 16384
@@ -40,7 +40,7 @@ class Fetch(NamedTuple):
     method: str
     url: str
     kind: str
-    verdict: Verdict
+    verdict: FetchVerdict
     status: int
     bytes: int
     start: float

@@ -22,7 +22,7 @@ from prerender.snapshots.freshness import (
     DOUBT_SECONDS,
     MOST_REFUSALS,
     Freshness,
-    Shown,
+    Servable,
     due_at,
     is_fresh,
     worse_than,
@@ -52,7 +52,7 @@ class Outlook(NamedTuple):
     ttl: float
     entry: Entry | None
     now: float
-    shown: Shown | None
+    shown: Servable | None
     renewed: bool
     rendering: bool
     why_rendered: str = ""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from prerender.config.crawler_classes import CrawlerClass
 from prerender.snapshots.snapshot import CacheResult
-from prerender.telemetry.records import Channel, Kind, RequestRecord, Source
+from prerender.telemetry.records import Channel, DecisionKind, RequestRecord, Source
 from prerender.words import Word
 
 _BATCH = 128
@@ -27,7 +27,7 @@ class Alike(NamedTuple):
     user_agent: str
     crawler: CrawlerClass | None
     agent: str
-    kind: Kind
+    kind: DecisionKind
     reason: Word
     source: Source
     cache: CacheResult | None

@@ -25,7 +25,7 @@ from prerender.words import Word
 CLIENT_LEFT = 499
 
 Source = Literal["snapshot", "origin", "proxy"]
-Kind = Literal["render", "forward", "refuse"]
+DecisionKind = Literal["render", "forward", "refuse"]
 R = TypeVar("R")
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class RequestRecord:
     remote: str
     user_agent: str
     crawler: CrawlerClass | None
-    kind: Kind
+    kind: DecisionKind
     reason: Word
     source: Source
     cache: CacheResult | None

@@ -166,7 +166,7 @@ class Sources:
                     yield entry
 
     @asynccontextmanager
-    async def _opened(self, url: str) -> AsyncIterator[reading.Body]:
+    async def _opened(self, url: str) -> AsyncIterator[reading.Chunks]:
         try:
             async with self._open_url(url) as response:
                 if response.status != 200:

@@ -17,7 +17,7 @@ from prerender.visits.figures import (
     THINNER,
     UNVERIFIED_SUFFIX,
     CellKey,
-    Outcome,
+    VisitOutcome,
 )
 from prerender.visits.storage import Days
 
@@ -143,7 +143,7 @@ def _new(hours: Days, current: int, known: Collection[str]) -> Iterator[AlertCau
             yield AlertCause("crawler_new", crawler, text)
 
 
-def _by_class(*outcomes: Outcome) -> _Sorted:
+def _by_class(*outcomes: VisitOutcome) -> _Sorted:
     def sort(key: CellKey) -> tuple[str, bool] | None:
         counts = key.kind not in ("", FACTS) and key.outcome != "left"
         return (key.kind, key.outcome in outcomes) if counts else None

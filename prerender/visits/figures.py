@@ -16,10 +16,10 @@ from prerender.telemetry.durations import Scale
 
 # What crawlers got. "file": a forwarded request that is not for a page, by its extension; "404": also
 # 410; "left": the client disconnected.
-Outcome = Literal[
+VisitOutcome = Literal[
     "fresh", "stale", "rendered", "forwarded", "file", "404", "4xx", "503", "5xx", "refused", "left"
 ]  # fmt: skip
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OUTCOMES: tuple[VisitOutcome, ...] = get_args(VisitOutcome)
 
 # Bounds of a day. The smallest are added to OTHER, so a scanner does not displace what is large.
 MOST_SECTIONS = 30
@@ -44,7 +44,7 @@ class CellKey(NamedTuple):
     crawler: str
     kind: str
     section: str
-    outcome: Outcome
+    outcome: VisitOutcome
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ Day = dict[CellKey, Cell]
 # By class of crawlers: Unix seconds of the last visit, and its status. By FACTS: when it was rendered,
 # and what its snapshot says: 1 for noindex, a foreign canonical or "", and the characters of its text.
 # What has the later first value wins, whatever it is: Redis merges pages by the same rule.
-Page = dict[str, tuple[int | str, ...]]
+LastVisits = dict[str, tuple[int | str, ...]]
 FACTS = "#"
 # Of the names of crawlers in requests from addresses that are not their own.
 UNVERIFIED_SUFFIX = " (unverified)"
@@ -141,7 +141,7 @@ def _folded(
     return folded
 
 
-def compared(page: Page, more: Page) -> CellKey | None:
+def compared(page: LastVisits, more: LastVisits) -> CellKey | None:
     """Whether a page has become thin, to be counted; None without facts of two renders."""
     if FACTS not in page or FACTS not in more:
         return None
@@ -149,7 +149,7 @@ def compared(page: Page, more: Page) -> CellKey | None:
     return CellKey._make(THINNER if before >= _LEAST_CHARACTERS and after < before / 2 else WHOLE)
 
 
-def merge_page(page: Page, more: Page) -> None:
+def merge_page(page: LastVisits, more: LastVisits) -> None:
     """Add later visits."""
     for name, value in more.items():
         if name not in page or page[name][0] <= value[0]:  # type: ignore[operator]
@@ -190,12 +190,12 @@ def _cell(row: list[object]) -> tuple[CellKey, Cell]:
     return CellKey(str(crawler), str(kind), str(section), outcome), cell
 
 
-def encode_page(page: Page) -> str:
+def encode_page(page: LastVisits) -> str:
     """The stored form of a page, as JSON, which Redis merges, too."""
     return json.dumps(page, separators=(",", ":"))
 
 
-def decode_page(text: str | bytes) -> Page:
+def decode_page(text: str | bytes) -> LastVisits:
     """Decode a stored page; what is not understood is left out."""
     try:
         content = json.loads(text)

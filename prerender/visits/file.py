@@ -11,7 +11,7 @@ from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
     CellKey,
-    Page,
+    LastVisits,
     add_day,
     bounded,
     decode_page,
@@ -51,7 +51,7 @@ class FileVisits:
 
         await self._file.run(add)
 
-    async def add_pages(self, pages: Mapping[str, Page]) -> None:
+    async def add_pages(self, pages: Mapping[str, LastVisits]) -> None:
         """Add visits of pages."""
 
         def add(connection: sqlite3.Connection) -> None:
@@ -106,13 +106,13 @@ def _hash(path: str) -> int:
     return xxhash.xxh3_64_intdigest(path.encode()) - 2**63
 
 
-def _page(connection: sqlite3.Connection, path: str) -> Page | None:
+def _page(connection: sqlite3.Connection, path: str) -> LastVisits | None:
     query = "SELECT visits FROM pages WHERE hash = ? AND path = ?"
     row = connection.execute(query, (_hash(path), path)).fetchone()
     return None if row is None else decode_page(row[0])
 
 
-def _add_page(connection: sqlite3.Connection, path: str, page: Page) -> bool:
+def _add_page(connection: sqlite3.Connection, path: str, page: LastVisits) -> bool:
     """Returns whether the page is new."""
     before = _page(connection, path)
     known = before or {}

@@ -30,12 +30,12 @@ def _parts(text: str) -> str:
 
 
 Date = Annotated[str, AfterValidator(_date)]
-Days = Annotated[int, Field(ge=1, le=3650)]
-Limit = Annotated[int, Field(ge=1, le=200_000)]
+DayCount = Annotated[int, Field(ge=1, le=3650)]
+RowLimit = Annotated[int, Field(ge=1, le=200_000)]
 
 
 class VisitsQuery(_Query):
-    days: Days = 28
+    days: DayCount = 28
     """The last days, with today."""
     by: Annotated[str, AfterValidator(_parts)] = "crawler"
     """What to distinguish: "crawler", "day", "folder", or several of them: "day,crawler"."""
@@ -53,7 +53,7 @@ class RecentQuery(_Query):
 class ChangeQuery(_Query):
     date: Date
     """The day of a deploy, for example."""
-    days: Days = 7
+    days: DayCount = 7
     """The days before, and the days from this date on. The same number, even if there are fewer yet."""
 
 
@@ -62,7 +62,7 @@ class PagesQuery(_Query):
     """A substring of the URL, case-insensitive."""
     unvisited_by: str = ""
     """Only pages that none of these classes has visited: "search,ai_search"."""
-    limit: Limit = 100
+    limit: RowLimit = 100
     cursor: str = ""
     """The cursor "next" of the previous page of results."""
 
@@ -70,14 +70,14 @@ class PagesQuery(_Query):
 class GapQuery(_Query):
     sitemap: str = "/sitemap.xml"
     """A sitemap or sitemap index of the site, with or without scheme and host."""
-    limit: Limit = 1000
+    limit: RowLimit = 1000
 
 
 class SnapshotFindingsQuery(_Query):
     finding: Literal[Finding, ""] = ""
     thin: Annotated[int, Field(ge=0)] = 500
     """Pages with fewer characters of text are thin."""
-    limit: Limit = 1000
+    limit: RowLimit = 1000
 
 
 # Crawlers whose visits make a page known to search and AI.

@@ -44,8 +44,8 @@ from prerender.visits.figures import (
     Cell,
     CellKey,
     Day,
-    Outcome,
-    Page,
+    LastVisits,
+    VisitOutcome,
     compared,
     merge_page,
     section_of,
@@ -60,8 +60,8 @@ _LAST_SECONDS = 3.0
 _MOST_CELLS = 10_000
 _MOST_PAGES = 20_000
 _MOST_STORED = 64
-_NO_VISIT: tuple[Outcome, ...] = ("file", "left")
-_OF_CACHE: dict[CacheResult | None, Outcome] = {
+_NO_VISIT: tuple[VisitOutcome, ...] = ("file", "left")
+_OF_CACHE: dict[CacheResult | None, VisitOutcome] = {
     CacheResult.HIT: "fresh",
     CacheResult.STALE: "stale",
     CacheResult.REVALIDATED: "fresh",
@@ -199,7 +199,7 @@ class Visits:
             self._cells += 1
         known.add(cell)
 
-    def _visit(self, path: str, page: Page) -> None:
+    def _visit(self, path: str, page: LastVisits) -> None:
         known = self._pages.get(path)
         if known is not None:
             merge_page(known, page)
@@ -215,14 +215,14 @@ class Visits:
             if outcome != "forwarded":
                 self._count_group(alike, outcome, records)
                 continue
-            parts: tuple[tuple[bool, Outcome], ...] = ((True, outcome), (False, "file"))
+            parts: tuple[tuple[bool, VisitOutcome], ...] = ((True, outcome), (False, "file"))
             for is_page, of in parts:
                 some = [record for record in records if may_be_page(record.target) is is_page]
                 if some:
                     self._count_group(alike, of, some)
 
     def _count_group(
-        self, alike: Alike, outcome: Outcome, records: Sequence[RequestRecord]
+        self, alike: Alike, outcome: VisitOutcome, records: Sequence[RequestRecord]
     ) -> None:
         name, kind = self._names.of(alike), alike.crawler or ""
         if alike.reason is Reason.UNVERIFIED:
@@ -257,7 +257,7 @@ class Visits:
         self.unverified[name] += 0 if is_verified else requests
 
     async def _read_stored(self) -> None:
-        pages: list[tuple[str, Page]] = []
+        pages: list[tuple[str, LastVisits]] = []
         while self._stored:
             at, target, snapshot = self._stored.popleft()
             if 0 < len(target.path) <= LONGEST_PATH:
@@ -279,7 +279,7 @@ def _cell(records: Sequence[RequestRecord]) -> Cell:
     )
 
 
-def _outcome(alike: Alike) -> Outcome:
+def _outcome(alike: Alike) -> VisitOutcome:
     """What requests got; "forwarded" also for files."""
     status = alike.status
     if alike.kind == "refuse":

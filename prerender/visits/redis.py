@@ -15,7 +15,7 @@ from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
     CellKey,
-    Page,
+    LastVisits,
     add_day,
     bounded,
     decode_page,
@@ -97,7 +97,7 @@ class RedisVisits:
             await asyncio.sleep(random.uniform(0, _RETRY_SECONDS * (turn + 1)))  # noqa: S311
         raise StoreError("other replicas replaced the visits again and again")
 
-    async def add_pages(self, pages: Mapping[str, Page]) -> None:
+    async def add_pages(self, pages: Mapping[str, LastVisits]) -> None:
         """Add visits of pages."""
         items = list(pages.items())
         for start in range(0, len(items), _PAGES_AT_ONCE):

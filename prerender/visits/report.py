@@ -9,7 +9,7 @@ from typing import Any
 from prerender.admin.parameters import cursor_of, place_of
 from prerender.snapshots.list_rows import Row
 from prerender.visits import models
-from prerender.visits.figures import FACTS, Cell, Outcome, Page
+from prerender.visits.figures import FACTS, Cell, LastVisits, VisitOutcome
 from prerender.visits.parameters import (
     FINDERS,
     PagesQuery,
@@ -21,17 +21,17 @@ from prerender.visits.parameters import (
 from prerender.visits.storage import Days, Pages
 
 # The columns of outcomes whose names differ.
-_COLUMNS: dict[Outcome, str] = {
+_COLUMNS: dict[VisitOutcome, str] = {
     "404": "not_found", "4xx": "client_errors", "503": "unavailable", "5xx": "server_errors",
 }  # fmt: skip
-_ERRORS: tuple[Outcome, ...] = ("404", "4xx", "503", "5xx")
+_ERRORS: tuple[VisitOutcome, ...] = ("404", "4xx", "503", "5xx")
 _LONGEST_DETAIL = 200
 
 
 def visits(days: Days, query: VisitsQuery) -> list[models.Visits]:
     """Requests by what the query names: by day in order, otherwise most requests first."""
     by = query.by.split(",")
-    groups: defaultdict[tuple[str, str, str, str], dict[Outcome, Cell]] = defaultdict(dict)
+    groups: defaultdict[tuple[str, str, str, str], dict[VisitOutcome, Cell]] = defaultdict(dict)
     for day, cells in sorted(days.items()):
         at = day_of(day) if "day" in by else ""
         for key, cell in cells.items():
@@ -49,12 +49,12 @@ def visits(days: Days, query: VisitsQuery) -> list[models.Visits]:
     )
 
 
-def _row(group: tuple[str, str, str, str], cells: Mapping[Outcome, Cell]) -> models.Visits:
+def _row(group: tuple[str, str, str, str], cells: Mapping[VisitOutcome, Cell]) -> models.Visits:
     total = Cell()
     for cell in cells.values():
         total.add(cell)
 
-    def got(outcome: Outcome) -> int:
+    def got(outcome: VisitOutcome) -> int:
         return cells[outcome].requests if outcome in cells else 0
 
     day, crawler, kind, folder = group
@@ -149,7 +149,7 @@ def gap(paths: Sequence[str], known: Pages, site: str, most: int) -> models.Page
     return {"count": len(unvisited), "known": len(paths), "items": unvisited[:most], "next": None}
 
 
-def _visited(url: str, page: Page) -> models.PageVisits:
+def _visited(url: str, page: LastVisits) -> models.PageVisits:
     kinds = {
         kind: (int(at), int(status)) for kind, (at, status, *_) in page.items() if kind != FACTS
     }

@@ -10,14 +10,14 @@ from prerender.visits.figures import (
     Cell,
     CellKey,
     Day,
-    Page,
+    LastVisits,
     decode,
 )
 
 # Days and hours are numbered since 1970-01-01, in UTC. Those of hours have no sections.
 Span = Literal["days", "hours"]
 Days = dict[int, Day]
-Pages = dict[str, Page]
+Pages = dict[str, LastVisits]
 log = structlog.get_logger(__name__)
 
 
@@ -32,7 +32,7 @@ class VisitStore(Protocol):
     async def add(self, span: Span, number: int, cells: Mapping[CellKey, Cell]) -> None:
         """Add cells to a day or an hour, all of them or none."""
 
-    async def add_pages(self, pages: Mapping[str, Page]) -> None:
+    async def add_pages(self, pages: Mapping[str, LastVisits]) -> None:
         """Add visits of pages by path. If there are too many, the longest unvisited are dropped."""
 
     async def drop_before(self, span: Span, number: int) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from prerender.background import running
 from prerender.errors import FetchFailed, SitemapError
 from prerender.sitemaps.parsing import Listed, Parser, is_sitemap, parse
-from prerender.sitemaps.reading import Body, read
+from prerender.sitemaps.reading import Chunks, read
 
 SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -162,12 +162,12 @@ def test_a_decompression_bomb(part: bytes, reason: str) -> None:
 
 async def listed(*sources: str, **content: bytes) -> list[str]:
     @asynccontextmanager
-    async def open_url(url: str) -> AsyncIterator[Body]:
+    async def open_url(url: str) -> AsyncIterator[Chunks]:
         name = url.removeprefix("http://h/")
         if name not in content:
             raise SitemapError(f"{url}: status 404")
 
-        async def body() -> Body:
+        async def body() -> Chunks:
             for start in range(0, len(content[name]), 7):
                 yield content[name][start : start + 7]
 
@@ -210,8 +210,8 @@ async def test_others_run_while_a_sitemap_is_parsed() -> None:
     turns = 0
 
     @asynccontextmanager
-    async def open_url(_: str) -> AsyncIterator[Body]:
-        async def body() -> Body:
+    async def open_url(_: str) -> AsyncIterator[Chunks]:
+        async def body() -> Chunks:
             yield data
 
         yield body()
@@ -231,7 +231,7 @@ async def test_an_index_of_itself_ends() -> None:
     assert await listed("http://h/a", a=index("http://h/a")) == []
 
 
-async def iter_nothing() -> Body:
+async def iter_nothing() -> Chunks:
     yield b""
 
 
@@ -239,7 +239,7 @@ async def test_a_server_that_cannot_be_reached() -> None:
     tries: list[str] = []
 
     @asynccontextmanager
-    async def open_url(url: str) -> AsyncIterator[Body]:
+    async def open_url(url: str) -> AsyncIterator[Chunks]:
         tries.append(url)
         if url:
             raise FetchFailed(f"{url}: no connection")

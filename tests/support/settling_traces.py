@@ -18,8 +18,8 @@ from unittest import mock
 from prerender.browser.emulation import DESKTOP
 from prerender.browser.probe import ProbeState
 from prerender.browser.settling import decision, settler
-from prerender.browser.settling.decision import Decision, SettlingProgress, Step
-from prerender.browser.settling.observation import Network, Observation
+from prerender.browser.settling.decision import SettlingDecision, SettlingProgress, Step
+from prerender.browser.settling.observation import Observation, PageNetwork
 from tests.conftest import Overrides, Proxy, proxied
 from tests.sites.corpus import origin
 
@@ -32,7 +32,7 @@ SETTINGS: Overrides = {
 }
 _FOLDER = Path(__file__).parent.parent / "browser" / "traces"
 _PAGE = [field.name for field in fields(ProbeState)]
-_NETWORK = [field.name for field in fields(Network)]
+_NETWORK = [field.name for field in fields(PageNetwork)]
 
 # The fields of an observation that have changed, or {"answer": the answer to a Show}; and the step.
 Row = tuple[dict[str, Any], list[Any]]
@@ -78,7 +78,7 @@ def observation(known: dict[str, Any]) -> Observation:
     Counts that did not exist when the trace was recorded are 0.
     """
     page = ProbeState(**{name: known.get(name, 0) for name in _PAGE}) if known["probe"] else None
-    network = Network(**{name: known.get(name, 0) for name in _NETWORK})
+    network = PageNetwork(**{name: known.get(name, 0) for name in _NETWORK})
     others = known.keys() - {*_PAGE, *_NETWORK, "probe"}
     return Observation(page, network, **{name: known[name] for name in others})
 
@@ -97,16 +97,16 @@ class _Recorder:
         self._known: dict[str, Any] = {}
         self._decide, self._after_show = decision.decide, decision.after_show
 
-    def decide(self, progress: SettlingProgress, seen: Observation) -> Decision:
+    def decide(self, progress: SettlingProgress, seen: Observation) -> SettlingDecision:
         known = cast("dict[str, Any]", _rounded(_fields_of(seen)))
         new = {name: it for name, it in known.items() if self._known.get(name, ...) != it}
         self._known |= new
         return self._record(new, self._decide(progress, observation(self._known)))
 
-    def after_show(self, progress: SettlingProgress, answer: object) -> Decision:
+    def after_show(self, progress: SettlingProgress, answer: object) -> SettlingDecision:
         return self._record({"answer": answer}, self._after_show(progress, answer))
 
-    def _record(self, seen: dict[str, Any], decided: Decision) -> Decision:
+    def _record(self, seen: dict[str, Any], decided: SettlingDecision) -> SettlingDecision:
         self.rows.append((seen, written(decided[1])))
         return decided
 

@@ -5,7 +5,15 @@ from collections.abc import Iterable
 import pytest
 
 from prerender.visits.alert_causes import AlertCause, causes
-from prerender.visits.figures import FACTS, HOUR_SECONDS, THINNER, WHOLE, Cell, CellKey, Outcome
+from prerender.visits.figures import (
+    FACTS,
+    HOUR_SECONDS,
+    THINNER,
+    WHOLE,
+    Cell,
+    CellKey,
+    VisitOutcome,
+)
 from prerender.visits.storage import Days
 
 # The hour in which it is looked at, 16 days after the first one.
@@ -22,7 +30,7 @@ def add(
     crawler: str = "Googlebot",
     kind: str = "search",
     *,
-    outcome: Outcome = "fresh",
+    outcome: VisitOutcome = "fresh",
 ) -> None:
     for hour in at:
         cells = hours.setdefault(hour, {})
@@ -122,7 +130,7 @@ def test_a_new_crawler_comes() -> None:
     ],
 )
 def test_errors_of_a_class_rise(
-    outcome: Outcome, before: int, bad: int, good: int, hours_ago: int, *, risen: bool
+    outcome: VisitOutcome, before: int, bad: int, good: int, hours_ago: int, *, risen: bool
 ) -> None:
     hours: Days = {}
     add(hours, BEFORE, 50)

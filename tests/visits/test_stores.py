@@ -16,7 +16,7 @@ from prerender.proxy.decision import Reason
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel, RequestRecord
 from prerender.visits import figures
-from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, CellKey, Page
+from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, CellKey, LastVisits
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
@@ -67,7 +67,7 @@ async def test_days_of_replicas_are_summed_up(stores: tuple[VisitStore, VisitSto
 
 async def test_the_later_visit_of_a_page_counts(stores: tuple[VisitStore, VisitStore]) -> None:
     first, second = stores
-    facts: Page = {FACTS: (1_700_000_000, 1, "https://other.example/", 40)}
+    facts: LastVisits = {FACTS: (1_700_000_000, 1, "https://other.example/", 40)}
     await first.add_pages({"/é": {"search": (1_700_000_100, 200)}, "/b": facts})
     await second.add_pages({"/é": {"search": (1_700_000_000, 404), "social": (1_700_000_000, 200)}})
     assert await first.pages() == {
@@ -82,7 +82,9 @@ async def test_the_number_of_pages_is_bounded(
     for module in ("file", "redis"):
         monkeypatch.setattr(f"prerender.visits.{module}.MOST_PAGES", 10)
     monkeypatch.setattr("prerender.visits.file._DROPPED_AT_ONCE", 5)
-    pages: dict[str, Page] = {f"/{n}": {"search": (1_700_000_000 + n, 200)} for n in range(14)}
+    pages: dict[str, LastVisits] = {
+        f"/{n}": {"search": (1_700_000_000 + n, 200)} for n in range(14)
+    }
     for path, page in pages.items():
         await stores[0].add_pages({path: page})
     kept = await stores[0].pages()
@@ -213,7 +215,7 @@ async def test_two_years_of_a_large_site_take_less_than_50_mb(tmp_path: Path) ->
     days = 730 * len(figures.encode(figures.bounded(day)))
     file = tmp_path / "visits"
     now, kinds = 1_764_000_000, ("search", "ai_search", "ai_training", "seo_tool")
-    pages: dict[str, Page] = {
+    pages: dict[str, LastVisits] = {
         f"/folder-{n % 20}/a-product-or-an-article-with-a-long-name-{n}.html": {
             FACTS: (now - n, 0, "", 3000),
             **dict.fromkeys(kinds[: 1 + n % 4], (now - n * 7, 200)),

@@ -143,10 +143,10 @@ class SettlingProgress:
     reason: SettleReason | None = None
 
 
-Decision = tuple[SettlingProgress, Step]
+SettlingDecision = tuple[SettlingProgress, Step]
 
 
-def begin(budget_seconds: float, window_height: int) -> Decision:
+def begin(budget_seconds: float, window_height: int) -> SettlingDecision:
     """The first step for a page. ``window_height`` in CSS pixels."""
     progress = SettlingProgress(
         Budget(budget_seconds * 1000), Showing(window_height, window_height)
@@ -154,7 +154,7 @@ def begin(budget_seconds: float, window_height: int) -> Decision:
     return _slice(progress, progress.slices, Stage.FIRST)
 
 
-def decide(progress: SettlingProgress, seen: Observation) -> Decision:
+def decide(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
     """The next step after a slice, a frame or a turn."""
     if progress.turns.before is not None:
         progress = replace(progress, turns=progress.turns.after(seen))
@@ -178,7 +178,7 @@ def decide(progress: SettlingProgress, seen: Observation) -> Decision:
     return _wait(progress, seen) if is_pending else _judge(progress, seen)
 
 
-def after_show(progress: SettlingProgress, measured: object) -> Decision:
+def after_show(progress: SettlingProgress, measured: object) -> SettlingDecision:
     """The next step after a ``Show`` and the page's answer to it, which can be anything."""
     showing, step = progress.showing.after(measured)
     progress = replace(progress, showing=showing)
@@ -190,19 +190,21 @@ def after_show(progress: SettlingProgress, measured: object) -> Decision:
     return _slice(progress, replace(progress.slices, last=FIRST_SLICE_MS))
 
 
-def _slice(progress: SettlingProgress, slices: Slices, stage: Stage = Stage.SLICE) -> Decision:
+def _slice(
+    progress: SettlingProgress, slices: Slices, stage: Stage = Stage.SLICE
+) -> SettlingDecision:
     milliseconds = min(slices.last, progress.budget.left)
     budget = progress.budget.spend(milliseconds)
     progress = replace(progress, slices=slices, budget=budget, stage=stage, confirming=None)
     return progress, Slice(milliseconds)
 
 
-def _frame(progress: SettlingProgress, page: ProbeState) -> Decision:
+def _frame(progress: SettlingProgress, page: ProbeState) -> SettlingDecision:
     budget = progress.budget.spend(FRAME_MS)
     return replace(progress, budget=budget, stage=Stage.WORK), Frame(drawn=page.drawn > 0)
 
 
-def _wait(progress: SettlingProgress, seen: Observation) -> Decision:
+def _wait(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
     """Wait for work. This takes real time, so it does not use up the page's budget."""
     milliseconds = progress.turns.seconds * 1000
     budget, turns = progress.budget.add(milliseconds), replace(progress.turns, before=seen)
@@ -210,14 +212,14 @@ def _wait(progress: SettlingProgress, seen: Observation) -> Decision:
     return replace(progress, budget=budget, turns=turns, stage=Stage.WORK), step
 
 
-def _confirm(progress: SettlingProgress, seen: Observation) -> Decision:
+def _confirm(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
     """A slice does not wait for work that begins at its end: a short one shows it."""
     budget = progress.budget.spend(CONFIRMING_SLICE_MS)
     progress = replace(progress, budget=budget, stage=Stage.WORK, confirming=seen)
     return progress, Slice(CONFIRMING_SLICE_MS)
 
 
-def _judge(progress: SettlingProgress, seen: Observation) -> Decision:
+def _judge(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
     """End, or go on with the next slice."""
     progress, reason = _finished(progress, seen)
     if reason is None:
@@ -240,7 +242,7 @@ def _goes_on(progress: SettlingProgress, seen: Observation) -> bool:
     return not progress.work.is_unproductive(seen.seconds - progress.turns.lost_seconds)
 
 
-def _show(progress: SettlingProgress, reason: SettleReason) -> Decision:
+def _show(progress: SettlingProgress, reason: SettleReason) -> SettlingDecision:
     showing, step = progress.showing.begin()
     budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
     return replace(progress, showing=showing, budget=budget, reason=reason), step

@@ -49,7 +49,7 @@ class NetworkView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class PageNetwork:
     """The page's requests.
 
     ``requests``: how many there were. ``answered``: how many have finished. ``unfinished``: whether
@@ -73,7 +73,7 @@ class Network:
     @classmethod
     def of(
         cls, view: NetworkView, patience_seconds: float, *, parsed: bool, delivered: bool
-    ) -> "Network":
+    ) -> "PageNetwork":
         """The requests at this moment."""
         unfinished = view.has_unfinished
         return cls(
@@ -99,7 +99,7 @@ class Observation:
     """
 
     page: ProbeState | None
-    network: Network
+    network: PageNetwork
     seconds: float
     cpu_seconds: float
     slice_cpu_seconds: float

@@ -20,7 +20,7 @@ from prerender.browser.settling.decision import (
     decide,
 )
 from prerender.browser.settling.lazy_content import Show
-from prerender.browser.settling.observation import Network, NetworkView, Observation
+from prerender.browser.settling.observation import NetworkView, Observation, PageNetwork
 from prerender.browser.settling.reasons import SettleReason
 
 # How long a slice may take before its cause is investigated.
@@ -135,7 +135,7 @@ class Settler:
         await self._until(used_up, started)
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
-        network = Network.of(
+        network = PageNetwork.of(
             self._network,
             self._patience_seconds,
             parsed=self._page is not None and self._page.parsed,

@@ -7,7 +7,7 @@ from functools import partial
 from prerender.extension import Proxy
 from prerender.extensions.cdn.providers import CdnClient, header_of
 from prerender.extensions.cdn.purge_forwarding import PurgeForwarding, cdn_metrics
-from prerender.extensions.cdn.tags import Header, Tags
+from prerender.extensions.cdn.tags import TagHeader, Tags
 from prerender.http.forwarding_headers import authority
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
@@ -40,6 +40,6 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         yield
 
 
-def _line(tags: Tags, header: Header, target: Target, snapshot: Snapshot) -> bytes:
+def _line(tags: Tags, header: TagHeader, target: Target, snapshot: Snapshot) -> bytes:
     line = tags.line if target.is_long else tags.remembered_line
     return line(header, target.path, snapshot.tags)

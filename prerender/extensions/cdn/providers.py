@@ -18,7 +18,7 @@ from prerender.config.settings import CdnSettings
 from prerender.config.watched_file import WatchedFile
 from prerender.config.watched_file import reason_of as reason_of_file
 from prerender.errors import ConfigError
-from prerender.extensions.cdn.tags import Header
+from prerender.extensions.cdn.tags import TagHeader
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.retry_after import seconds_of
 
@@ -51,7 +51,7 @@ class Provider:
     """
 
     url: str
-    header: Header
+    header: TagHeader
     most: int
     purge: Callable[[str, Sequence[str], bool], tuple[str, Mapping[str, str], Any]]
     token: Callable[[str], Mapping[str, str]]
@@ -85,7 +85,7 @@ PROVIDERS = {
 }
 
 
-def header_of(cdn: CdnSettings) -> Header | None:
+def header_of(cdn: CdnSettings) -> TagHeader | None:
     """The response header with tags, if there is one."""
     if cdn.header != "auto":
         return cdn.header

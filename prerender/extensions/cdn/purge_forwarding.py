@@ -42,8 +42,8 @@ _LAST_SECONDS = 2.0
 _MOST_NAMED = 100
 _KEY = "cdn"
 
-Result = Literal["purged", "failed", "refused"]
-RESULTS: tuple[Result, ...] = ("purged", "failed", "refused")
+PurgeResult = Literal["purged", "failed", "refused"]
+RESULTS: tuple[PurgeResult, ...] = ("purged", "failed", "refused")
 log = structlog.get_logger(__name__)
 
 
@@ -87,7 +87,7 @@ class PurgeForwarding:
         self._failures = 0
         self._saved = True
         self._stopped = asyncio.Event()
-        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
+        self.results: Counter[PurgeResult] = Counter(dict.fromkeys(RESULTS, 0))
 
     @property
     def waiting(self) -> int:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from prerender.snapshots.purges import Purge
 
-Header = Literal["Cache-Tag", "Surrogate-Key"]
+TagHeader = Literal["Cache-Tag", "Surrogate-Key"]
 # Fastly and Cloudflare ignore what is longer. Cloudflare takes 1000 tags: there are no more than
 # MOST_TAGS of the page, and MOST_FOLDERS.
 MOST_BYTES = 16_384
@@ -32,11 +32,11 @@ class Tags:
         self._host = host
         self.remembered_line = lru_cache(_MOST_REMEMBERED)(self.line)
 
-    def line(self, header: Header, path: str, own: tuple[str, ...]) -> bytes:
+    def line(self, header: TagHeader, path: str, own: tuple[str, ...]) -> bytes:
         """The header line of the page at ``path`` with its ``own`` tags."""
         return f"{header}: {self.value(header, path, own)}\r\n".encode("ascii")
 
-    def value(self, header: Header, path: str, own: Iterable[str]) -> str:
+    def value(self, header: TagHeader, path: str, own: Iterable[str]) -> str:
         """The value of a header for the page at ``path`` with its ``own`` tags."""
         separator = "," if header == "Cache-Tag" else " "
         tags = dict.fromkeys((self.page(path), *map(self.folder, _folders(path)), *own))

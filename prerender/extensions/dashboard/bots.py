@@ -21,7 +21,7 @@ from prerender.background import repeating
 from prerender.crawlers.known import Crawler
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
-from prerender.extensions.dashboard.crawlers import Outcome, got
+from prerender.extensions.dashboard.crawlers import RequestOutcome, got
 from prerender.snapshots.stores.notes import Notes
 from prerender.telemetry.records import RequestRecord
 
@@ -81,7 +81,7 @@ class Bot:
     files: int = 0
     robots: int = 0
     languages: int = 0
-    got: Counter[Outcome] = field(default_factory=Counter)
+    got: Counter[RequestOutcome] = field(default_factory=Counter)
     missing: int = 0
     last: float = 0.0
 

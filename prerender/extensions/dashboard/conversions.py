@@ -13,7 +13,7 @@ from prerender.content.text_comparison import compare, side_by_side
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import models, snapshot_models
 from prerender.extensions.dashboard.bots import Bot
-from prerender.extensions.dashboard.crawlers import Outcome, Tally
+from prerender.extensions.dashboard.crawlers import RequestOutcome, Tally
 from prerender.extensions.dashboard.history import History, RenderSummary
 from prerender.extensions.dashboard.models import MOST_TOP_PAGES
 from prerender.extensions.dashboard.recent_activity import PageRenders
@@ -41,8 +41,8 @@ def _picked(model: type[M], source: object, **others: Any) -> M:
     return cast("M", values)
 
 
-def _by_outcome(got: Counter[Outcome]) -> dict[str, int]:
-    outcomes: tuple[Outcome, ...] = get_args(Outcome)
+def _by_outcome(got: Counter[RequestOutcome]) -> dict[str, int]:
+    outcomes: tuple[RequestOutcome, ...] = get_args(RequestOutcome)
     return {outcome: got[outcome] for outcome in outcomes}
 
 

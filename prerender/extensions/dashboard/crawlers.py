@@ -29,7 +29,7 @@ DURATIONS = Scale(1.2, 1e-5)
 _seconds = attrgetter("seconds")
 
 # Each request counts as one of them.
-Outcome = Literal["snapshots", "forwarded", "refused", "errors"]
+RequestOutcome = Literal["snapshots", "forwarded", "refused", "errors"]
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Tally:
     crawler: CrawlerClass | Literal[""] = ""
     unverified: int = 0
     without_snapshot: int = 0
-    got: Counter[Outcome] = field(default_factory=Counter)
+    got: Counter[RequestOutcome] = field(default_factory=Counter)
     durations: Counter[int] = field(default_factory=Counter)
     pages: Counter[tuple[str, str]] = field(default_factory=Counter)
     last: float = 0.0
@@ -89,7 +89,7 @@ class Tally:
         return DURATIONS.quantile(self.durations, share)
 
 
-def got(request: Alike | RequestRecord) -> Outcome:
+def got(request: Alike | RequestRecord) -> RequestOutcome:
     """What a request got."""
     if request.status >= 500:
         return "errors"

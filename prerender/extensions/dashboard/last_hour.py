@@ -27,7 +27,7 @@ Counted = Literal[
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 Point = dict[Literal["time", Counted], float]
 
-Step = defaultdict[str, float]
+HourStep = defaultdict[str, float]
 
 
 class Figures:
@@ -40,7 +40,7 @@ class Figures:
         self._totals = totals
         self._clock = clock
         self._before: Mapping[str, float] = totals()
-        self._steps: deque[tuple[int, Step]] = deque(maxlen=_STEPS)
+        self._steps: deque[tuple[int, HourStep]] = deque(maxlen=_STEPS)
         self.started = clock()
 
     @asynccontextmanager
@@ -82,7 +82,7 @@ class Figures:
             await asyncio.sleep(left if left > 0 else STEP_SECONDS)
             self.look()
 
-    def _current(self) -> Step:
+    def _current(self) -> HourStep:
         number = int(self._clock()) // STEP_SECONDS
         # If the clock is set back, keep counting in this step.
         if not self._steps or self._steps[-1][0] < number:
@@ -90,5 +90,5 @@ class Figures:
         return self._steps[-1][1]
 
 
-def _rounded(step: Step) -> Point:
+def _rounded(step: HourStep) -> Point:
     return {name: round(step[name], 4) for name in COUNTED if step.get(name)}

@@ -13,7 +13,7 @@ from prerender.extensions.dashboard.last_hour import Point
 from prerender.extensions.dashboard.snapshot_models import Phases, SnapshotRow, Uri
 from prerender.snapshots.snapshot import CacheResult
 from prerender.snapshots.variants import Device
-from prerender.telemetry.records import Kind, Source
+from prerender.telemetry.records import DecisionKind, Source
 
 MOST_TOP_PAGES = 5
 MOST_BOTS = 100
@@ -197,7 +197,7 @@ class Request(TypedDict):
     crawler: CrawlerClass | Literal[""]
     agent: str
     """The host or URL of the keys of the agent that signed it; empty unless verified."""
-    decision: Kind
+    decision: DecisionKind
     reason: str
     reason_text: str
     """``reason`` for people."""

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 from prerender.admin.models import Id
 from prerender.admin.parameters import Body, Parameters
 from prerender.config.crawler_classes import CrawlerClass
-from prerender.snapshots.list_rows import Sort, State
+from prerender.snapshots.list_rows import RowState, Sort
 from prerender.snapshots.snapshot import CacheResult
-from prerender.telemetry.records import Kind
+from prerender.telemetry.records import DecisionKind
 
 Count = Annotated[int, Field(ge=0)]
 Status = Annotated[int, Field(ge=0, le=599)]
@@ -37,14 +37,14 @@ class RequestsQuery(_List):
     """The URL of a page: only requests for it."""
     crawler: CrawlerClass | Literal["others", ""] = ""
     """A class of crawlers; "others": unknown clients that requested ugly URLs."""
-    decision: Literal[Kind, ""] = ""
+    decision: Literal[DecisionKind, ""] = ""
     cache: CacheResult | Literal[""] = ""
     sort: Literal["time", "status", "seconds", "bytes", "target"] = "time"
     order: Order = "desc"
 
 
 class SnapshotsQuery(_List):
-    state: Literal[State, ""] = ""
+    state: Literal[RowState, ""] = ""
     least_age: Count = 0
     """Seconds."""
     most_age: Count = 10**9

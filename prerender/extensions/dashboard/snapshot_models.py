@@ -6,8 +6,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.admin.models import Id
-from prerender.snapshots.list_rows import Form, State
-from prerender.snapshots.snapshot import RenderVerdict, Verdict
+from prerender.snapshots.list_rows import Form, RowState
+from prerender.snapshots.snapshot import FetchVerdict, RenderVerdict
 from prerender.snapshots.variants import Device
 
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
@@ -37,7 +37,7 @@ class SnapshotRow(TypedDict):
     """The Markdown form is converted from the HTML snapshot with the same id."""
     title: str
     status: int
-    state: State
+    state: RowState
     age: float
     """Seconds since the render, or the renewal without rendering."""
     stored: float
@@ -141,7 +141,7 @@ class Fetch(TypedDict):
     url: str
     kind: str
     """The Sec-Fetch-Dest value, or empty."""
-    verdict: Verdict
+    verdict: FetchVerdict
     status: int
     """0: no response."""
     bytes: int

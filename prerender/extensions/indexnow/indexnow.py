@@ -25,7 +25,7 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
 from prerender.http.retry_after import seconds_of
-from prerender.proxy.client_connection import Handler
+from prerender.proxy.client_connection import RequestHandler
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.snapshots.snapshot import Snapshot
@@ -222,7 +222,7 @@ class IndexNow:
 class KeyFile:
     """Serves the key file, and passes all other requests to ``handler``."""
 
-    def __init__(self, key: str, handler: Handler) -> None:
+    def __init__(self, key: str, handler: RequestHandler) -> None:
         self._target = f"/{key}.txt"
         self._body = key.encode()
         self._handler = handler

@@ -11,7 +11,7 @@ from prerender.admin.page_urls import Site
 from prerender.admin.parameters import body_of, large_body
 from prerender.admin.routes import route
 from prerender.extensions.jobs import models
-from prerender.extensions.jobs.job import JobProgress, Outcome, Row
+from prerender.extensions.jobs.job import JobProgress, PageOutcome, PageRow
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
 from prerender.extensions.jobs.sitemap_watch import SitemapWatch
 from prerender.sitemaps.parsing import Listed
@@ -86,7 +86,7 @@ class JobsApi:
             raise web.HTTPNotFound(text="there is no job with this id")
         return progress
 
-    def _page(self, row: Row) -> models.JobPage:
+    def _page(self, row: PageRow) -> models.JobPage:
         path, result = row
         is_path = result is None or result.outcome != "invalid"
         return {
@@ -127,7 +127,7 @@ def _of(progress: JobProgress) -> models.JobState:
         "state": progress.state,
         "pages": progress.pages,
         "waiting": progress.waiting,
-        "outcomes": cast("dict[Outcome, int]", dict(progress.outcomes)),
+        "outcomes": cast("dict[PageOutcome, int]", dict(progress.outcomes)),
         "duplicates": progress.duplicates,
         "note": progress.note,
     }

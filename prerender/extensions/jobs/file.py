@@ -11,7 +11,7 @@ from prerender.extensions.jobs.job import (
     Job,
     JobProgress,
     PageResult,
-    Row,
+    PageRow,
     WaitingPage,
     parse_job,
     parse_result,
@@ -176,14 +176,14 @@ class FileJobs:
 
     async def rows(
         self, job: str, outcome: str, cursor: str, most: int
-    ) -> tuple[list[Row], str | None]:
+    ) -> tuple[list[PageRow], str | None]:
         """Pages by path; the cursor is the last one."""
         like = "" if outcome == "waiting" else f'["{outcome}"%' if outcome else "%"
         query = (
             "SELECT path, result FROM pages WHERE job = ? AND path > ? AND result LIKE ? LIMIT ?"
         )
 
-        def rows(database: sqlite3.Connection) -> list[Row]:
+        def rows(database: sqlite3.Connection) -> list[PageRow]:
             pairs = database.execute(query, (job, cursor, like, most))
             return [(path, parse_result(result)) for path, result in pairs]
 

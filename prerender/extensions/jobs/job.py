@@ -8,11 +8,11 @@ from typing import Literal, Protocol, get_args
 from prerender.snapshots.strict_json import read
 
 Priority = Literal["low", "normal", "high"]
-Source = Literal["api", "sitemaps"]
+JobSource = Literal["api", "sitemaps"]
 # "reading": its list is not complete yet, but pages are rendered.
 State = Literal["reading", "running", "done", "cancelled"]
 UNFINISHED: tuple[State, ...] = ("reading", "running")
-Outcome = Literal[
+PageOutcome = Literal[
     "rendered",
     "fresh",
     "kept",
@@ -23,7 +23,7 @@ Outcome = Literal[
     "failed",
     "invalid",
 ]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OUTCOMES: tuple[PageOutcome, ...] = get_args(PageOutcome)
 
 MOST_PAGES = 100_000
 MOST_JOBS = 100
@@ -47,7 +47,7 @@ class Job:
     priority: Priority = "normal"
     rate: float = 0.0
     stale_only: bool = False
-    source: Source = "api"
+    source: JobSource = "api"
 
 
 def parse_job(text: str) -> Job | None:
@@ -73,7 +73,7 @@ class PageResult:
     """What came of a page at ``time`` (Unix seconds). ``status``: of its snapshot, or the origin's; 0:
     unknown. ``reason``: why it was not rendered."""
 
-    outcome: Outcome
+    outcome: PageOutcome
     time: float
     status: int = 0
     reason: str = ""
@@ -84,7 +84,7 @@ class PageResult:
 
 
 # A page in a list: its path or what was given for one, and its result, if there is one.
-Row = tuple[str, PageResult | None]
+PageRow = tuple[str, PageResult | None]
 
 
 def parse_result(text: str) -> PageResult | None:
@@ -155,7 +155,7 @@ class JobStore(Protocol):
 
     async def rows(
         self, job: str, outcome: str, cursor: str, most: int
-    ) -> tuple[list[Row], str | None]:
+    ) -> tuple[list[PageRow], str | None]:
         """About ``most`` pages with this outcome, "waiting", or any with "". And the next cursor."""
 
     async def close(self) -> None:

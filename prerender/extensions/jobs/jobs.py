@@ -18,10 +18,10 @@ from prerender.extensions.jobs.job import (
     UNFINISHED,
     Job,
     JobProgress,
+    JobSource,
     JobStore,
     PageResult,
     Priority,
-    Source,
 )
 from prerender.sitemaps.origin_sitemaps import OriginSitemaps
 from prerender.sitemaps.parsing import Listed
@@ -72,7 +72,7 @@ class Jobs:
         priority: Priority = "normal",
         rate: float = 0.0,
         stale_only: bool = False,
-        source: Source = "api",
+        source: JobSource = "api",
     ) -> Job:
         """A new job. Raises ValueError and StoreError."""
         job = Job(

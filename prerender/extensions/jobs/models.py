@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from prerender.admin.parameters import Body, Parameters, Strings
-from prerender.extensions.jobs.job import MOST_PAGES, Outcome, Priority, Source, State
+from prerender.extensions.jobs.job import MOST_PAGES, JobSource, PageOutcome, Priority, State
 
 _MOST_SITEMAPS = 100
 
@@ -41,7 +41,7 @@ class JobBody(Body):
 
 
 class JobPagesQuery(Parameters):
-    outcome: Literal[Outcome, "waiting", ""] = ""
+    outcome: Literal[PageOutcome, "waiting", ""] = ""
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1000
     """About how many."""
     cursor: str = ""
@@ -58,13 +58,13 @@ class JobState(TypedDict):
     priority: Priority
     rate: float
     stale_only: bool
-    source: Source
+    source: JobSource
     """"sitemaps": their pages have changed ([sitemaps] watch)."""
     pages: int
     """Without duplicates."""
     waiting: int
     """Pages that are not done. A cancelled job does not do them."""
-    outcomes: dict[Outcome, int]
+    outcomes: dict[PageOutcome, int]
     """The pages that are done. rendered: stored; fresh: nothing to do; kept: rendering failed, and the
     old snapshot stays; redirected: to another page; not_stored: rendered, but not good enough or not to
     be stored; missing: 404 or 410; not_a_page: not HTML; failed: twice; invalid: not a URL of a page of
@@ -116,7 +116,7 @@ class Sitemaps(TypedDict):
 
 class JobPage(TypedDict):
     url: str
-    outcome: Outcome | None
+    outcome: PageOutcome | None
     """null: not done."""
     status: int
     """Of the snapshot, or of the origin's response; 0: unknown."""

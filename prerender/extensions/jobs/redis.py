@@ -19,7 +19,7 @@ from prerender.extensions.jobs.job import (
     Job,
     JobProgress,
     PageResult,
-    Row,
+    PageRow,
     WaitingPage,
     parse_job,
     parse_result,
@@ -189,11 +189,11 @@ class RedisJobs:
 
     async def rows(
         self, job: str, outcome: str, cursor: str, most: int
-    ) -> tuple[list[Row], str | None]:
+    ) -> tuple[list[PageRow], str | None]:
         """Pages in no order; the cursor is that of HSCAN. Raises ValueError for another one."""
         if len(cursor) > 20 or not f"0{cursor}".isdecimal() or int(f"0{cursor}") >= 2**64:
             raise ValueError("cursor: invalid for this list")
-        rows: list[Row] = []
+        rows: list[PageRow] = []
         place = int(cursor or 0)
         until = time.monotonic() + EXTENSION_SECONDS
         while True:
@@ -204,7 +204,7 @@ class RedisJobs:
                 return rows, str(place) if place else None
 
 
-def _rows(results: Mapping[bytes, bytes], outcome: str) -> list[Row]:
+def _rows(results: Mapping[bytes, bytes], outcome: str) -> list[PageRow]:
     """Those with this outcome, or all with ""."""
     rows = ((path.decode(), parse_result(text.decode())) for path, text in results.items())
     return [row for row in rows if outcome in ("", row[1].outcome if row[1] else "waiting")]

@@ -32,7 +32,7 @@ from prerender.extensions.jobs.job import (
     UNFINISHED,
     Job,
     JobProgress,
-    Outcome,
+    PageOutcome,
     PageResult,
     WaitingPage,
 )
@@ -317,7 +317,7 @@ class Worker:
         await self._jobs.job_store.put_back(job.id, page, seconds)
 
     async def _finish(
-        self, job: str, page: WaitingPage, outcome: Outcome, status: int = 0, reason: str = ""
+        self, job: str, page: WaitingPage, outcome: PageOutcome, status: int = 0, reason: str = ""
     ) -> None:
         if status in _MISSING:
             outcome = "missing"
@@ -332,13 +332,13 @@ class Worker:
             raise
 
 
-def _outcome_if_fresh(job: Job, rendered: float) -> Outcome:
+def _outcome_if_fresh(job: Job, rendered: float) -> PageOutcome:
     """The outcome of a page whose snapshot is fresh: another replica or job may have rendered it, or
     this one before it was killed."""
     return "rendered" if rendered >= job.created else "fresh"
 
 
-def _outcome_of(result: SnapshotResult, if_fresh: Outcome) -> Outcome:
+def _outcome_of(result: SnapshotResult, if_fresh: PageOutcome) -> PageOutcome:
     match result.how:
         case CacheResult.KEPT:
             return "kept"

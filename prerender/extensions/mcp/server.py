@@ -34,9 +34,9 @@ _TABLES = (
     "noindex, titles, canonicals, thin pages"
 )
 
-Facts = dict[str, Any]
+JsonObject = dict[str, Any]
 URL = Annotated[str, Field(description="A pretty, ugly or ordinary URL of the site, or a path")]
-Texts = Annotated[list[str], Field(default_factory=list)]
+TextList = Annotated[list[str], Field(default_factory=list)]
 Table = Literal["visits", "errors", "change", "pages", "gap", "snapshots"]
 
 
@@ -47,13 +47,13 @@ def server_of(admin: AdminClient, render_seconds: float) -> MCPServer:
     )
 
     @server.tool(annotations=_READS)
-    async def explain(url: URL, user_agent: str = "") -> Facts:
+    async def explain(url: URL, user_agent: str = "") -> JsonObject:
         """Say how the proxy would respond to a request, and why: the decision, the stored snapshot, its
         freshness, and what came of the last render."""
         return await _result_of(lambda: admin.explain({"url": url, "user_agent": user_agent}))
 
     @server.tool(annotations=_RENDERS)
-    async def render(url: URL) -> Facts:
+    async def render(url: URL) -> JsonObject:
         """Render a page now, and store the new snapshot if it is good enough."""
         return await _result_of(lambda: admin.rendered(url, render_seconds))
 
@@ -72,7 +72,7 @@ def server_of(admin: AdminClient, render_seconds: float) -> MCPServer:
             str, Field(description='of snapshots: "noindex", "thin-text", ...')
         ] = "",
         limit: int | None = None,
-    ) -> Facts:
+    ) -> JsonObject:
         """What crawlers got: a table of the report. Options that a table does not take are errors."""
         given = {
             "days": days, "by": by, "crawler": crawler, "date": date, "search": search,
@@ -87,13 +87,13 @@ def server_of(admin: AdminClient, render_seconds: float) -> MCPServer:
     @server.tool(annotations=_DELETES)
     async def purge(
         *,
-        url: Texts,
-        prefix: Texts,
-        pattern: Texts,
-        tag: Texts,
+        url: TextList,
+        prefix: TextList,
+        pattern: TextList,
+        tag: TextList,
         all_pages: bool = False,
         soft: bool = False,
-    ) -> Facts:
+    ) -> JsonObject:
         """Delete snapshots: of these URLs, of URLs that begin with a prefix or match a pattern (* is
         any text), with a cache tag, or of all pages. With soft, they are served until there are new
         ones."""
@@ -103,14 +103,14 @@ def server_of(admin: AdminClient, render_seconds: float) -> MCPServer:
         )
 
     @server.tool(annotations=_READS)
-    async def problems() -> Facts:
+    async def problems() -> JsonObject:
         """The pages with most problems in the last renders, each with its causes."""
         return await _result_of(admin.problems)
 
     return server
 
 
-async def _result_of(ask: Callable[[], Facts]) -> Facts:
+async def _result_of(ask: Callable[[], JsonObject]) -> JsonObject:
     try:
         return await asyncio.to_thread(ask)
     except AdminError as error:

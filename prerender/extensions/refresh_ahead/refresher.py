@@ -40,8 +40,8 @@ _AGAIN_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 300.0
 
-Result = Literal["refreshed", "failed", "elsewhere", "cancelled"]
-RESULTS: tuple[Result, ...] = ("refreshed", "failed", "elsewhere", "cancelled")
+RefreshResult = Literal["refreshed", "failed", "elsewhere", "cancelled"]
+RESULTS: tuple[RefreshResult, ...] = ("refreshed", "failed", "elsewhere", "cancelled")
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class Refresher:
         self._planned: dict[str, float] = {}
         self._paused_until = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
-        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
+        self.results: Counter[RefreshResult] = Counter(dict.fromkeys(RESULTS, 0))
 
     @property
     def running(self) -> int:
@@ -172,7 +172,7 @@ class Refresher:
         finally:
             del self._running[target.key]
 
-    async def _result(self, target: Target, refresh: asyncio.Task[SnapshotResult]) -> Result:
+    async def _result(self, target: Target, refresh: asyncio.Task[SnapshotResult]) -> RefreshResult:
         await asyncio.wait([refresh])
         if refresh.cancelled():
             return "cancelled"

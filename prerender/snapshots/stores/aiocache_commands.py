@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast
 
 from aiocache.base import API, BaseCache
 
-Operation = TypeVar("Operation", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Commands(BaseCache):  # type: ignore[misc]
@@ -21,6 +21,6 @@ for _command in API.CMDS:
     setattr(Commands, _command.__name__, _command.__wrapped__)
 
 
-def timed(operation: Operation) -> Operation:
+def timed(operation: Command) -> Command:
     """aiocache's timeout for an additional operation. Raises TimeoutError."""
-    return cast("Operation", API.timeout(operation))
+    return cast("Command", API.timeout(operation))

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 Level = Literal["error", "warning", "note"]
 _LEVELS: tuple[Level, ...] = get_args(Level)
-Kind = Literal["snapshot", "shell", "page", "redirect", "file", "nothing"]
+ResponseKind = Literal["snapshot", "shell", "page", "redirect", "file", "nothing"]
 
 # The level of each finding. Errors make crawlers drop or distrust a page.
 LEVELS: dict[str, Level] = {
@@ -87,7 +87,7 @@ class Report:
     url: str
     asked: str = ""
     status: int = 0
-    kind: Kind = "nothing"
+    kind: ResponseKind = "nothing"
     seconds: float = 0.0
     title: str = ""
     description: str = ""

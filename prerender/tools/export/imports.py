@@ -35,9 +35,9 @@ _STATUSES = (200, 403, 404, 410)
 log = structlog.get_logger(__name__)
 
 
-Outcome = Literal["stored", "expired", "newer", "purged", "not_stored"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-Imported = dict[Outcome, int]
+ImportOutcome = Literal["stored", "expired", "newer", "purged", "not_stored"]
+OUTCOMES: tuple[ImportOutcome, ...] = get_args(ImportOutcome)
+Imported = dict[ImportOutcome, int]
 
 
 class ImportBody(Body):
@@ -73,7 +73,7 @@ class ImportApi:
         """
         body = await large_body(request, MAX_BYTES)
         pages = await asyncio.to_thread(self._pages, body)
-        counts: Counter[Outcome] = Counter(dict.fromkeys(OUTCOMES, 0))
+        counts: Counter[ImportOutcome] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
         log.info("snapshots_imported", **cast("dict[str, int]", counts))
@@ -133,7 +133,7 @@ async def adopt(
     made: float,
     *,
     clock: Callable[[], float] = steady_clock.now,
-) -> Outcome:
+) -> ImportOutcome:
     """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
 
     "expired": stored, but older than its TTL. "newer": a newer one is stored or being rendered.

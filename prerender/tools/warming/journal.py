@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from prerender.errors import JournalError
 
-Outcome = Literal[
+WarmingOutcome = Literal[
     "rendered",
     "fresh",
     "stale",
@@ -25,9 +25,9 @@ Outcome = Literal[
     "failed",
 ]
 # "no_proxy": the response is not from this proxy.
-_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "not_stored", "redirected")
+_DONE: tuple[WarmingOutcome, ...] = ("rendered", "fresh", "not_stored", "redirected")
 # Stale and outdated pages are requested again by the next run.
-GOOD: tuple[Outcome, ...] = (*_DONE, "stale", "outdated")
+GOOD: tuple[WarmingOutcome, ...] = (*_DONE, "stale", "outdated")
 
 _VERSION = 1
 _CACHE_KIBIBYTES = 8 * 1024
@@ -155,7 +155,7 @@ class Journal:
             )
         return [PageToWarm(*row) for row in rows]
 
-    def write(self, url: str, state: Outcome | Literal["later"]) -> None:
+    def write(self, url: str, state: WarmingOutcome | Literal["later"]) -> None:
         """Write the outcome of a page. It is kept if the process is killed after this."""
         with self._guarded():
             self._database.execute(

@@ -17,7 +17,7 @@ from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import read_page
 from prerender.tools.link_following import led_to
-from prerender.tools.warming.journal import GOOD, Journal, Outcome, PageToWarm
+from prerender.tools.warming.journal import GOOD, Journal, PageToWarm, WarmingOutcome
 from prerender.tools.warming.requests import Requests
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
@@ -29,7 +29,7 @@ MOST_FAILURES = 1000
 # Between the first request for a page that failed for a reason that may pass, and the second.
 _LATER_SECONDS = 10.0
 _MAY_PASS = (500, 503, 504)
-_REASONS: dict[Outcome, str] = {
+_REASONS: dict[WarmingOutcome, str] = {
     "no_proxy": "the response is not a snapshot of this proxy",
     "failed": "no good snapshot could be rendered",
 }
@@ -40,7 +40,7 @@ class Warmed:
     """The outcome of a page; ``reason``: why it failed, or where it redirects to."""
 
     url: str
-    outcome: Outcome
+    outcome: WarmingOutcome
     reason: str = ""
 
 
@@ -225,14 +225,14 @@ def _may_pass(warmed: Warmed, response: Fetched) -> bool:
     return warmed.outcome == "failed" and response.status in _MAY_PASS
 
 
-def _outcome(response: Fetched) -> tuple[Outcome, float]:
+def _outcome(response: Fetched) -> tuple[WarmingOutcome, float]:
     """The outcome according to Cache-Status, and the age of a snapshot in seconds."""
     status = response.cache_status
     if status is None:
         return "no_proxy", 0.0
     if "hit" in status:
         age = status.get("age", "")
-        outcome: Outcome = "stale" if "detail" in status else "fresh"
+        outcome: WarmingOutcome = "stale" if "detail" in status else "fresh"
         return outcome, float(age) if age.isdecimal() else 0.0
     if status.get("detail") == "revalidated":
         return "fresh", 0.0
