@@ -11,6 +11,7 @@ _GIVE = {
     "bool": "give true or false",
     "string_too_short": "must not be empty",
     "string_too_long": "give at most {max_length} characters",
+    "too_long": "give at most {max_length}",
     "string_pattern_mismatch": "does not match {pattern}",
     "string": "give a string",
     "list": "give a list",

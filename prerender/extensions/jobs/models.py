@@ -5,7 +5,7 @@ Times are Unix seconds.
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.admin.parameters import Body, Parameters, Strings
@@ -14,23 +14,14 @@ from prerender.extensions.jobs.job import MOST_PAGES, JobSource, PageOutcome, Pr
 _MOST_SITEMAPS = 100
 
 
-def _at_most(most: int, what: str) -> AfterValidator:
-    def check(texts: list[str]) -> list[str]:
-        if len(texts) > most:
-            raise ValueError(f"give at most {most} {what}")
-        return texts
-
-    return AfterValidator(check)
-
-
 class JobBody(Body):
     """The pages to render: either url or sitemap."""
 
-    url: Annotated[Strings, _at_most(MOST_PAGES, "URLs")] = Field(default_factory=list)
+    url: Annotated[Strings, Field(max_length=MOST_PAGES)] = Field(default_factory=list)
     """Pretty or ugly URLs of the site, with or without scheme and host. Invalid ones are reported."""
     lastmod: list[float | None] = Field(default_factory=list)
     """When they changed last, in the same order; null: unknown. For stale_only."""
-    sitemap: Annotated[Strings, _at_most(_MOST_SITEMAPS, "sitemaps")] = Field(default_factory=list)
+    sitemap: Annotated[Strings, Field(max_length=_MOST_SITEMAPS)] = Field(default_factory=list)
     """URLs of sitemaps or of their indexes on the site. They are read from the origin."""
     priority: Priority = "normal"
     """Which job comes first. Crawlers always do."""

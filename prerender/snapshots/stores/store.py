@@ -9,10 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 import structlog
-from aiocache.plugins import BasePlugin
 
 from prerender.errors import StoreGone
 from prerender.snapshots import steady_clock
@@ -63,19 +61,6 @@ class StoreState:
     faults: Counter[str]
 
 
-class Lookups(BasePlugin):  # type: ignore[misc]
-    """An aiocache plugin that counts hits and misses of batched reads."""
-
-    def __init__(self) -> None:
-        self.hits = 0
-        self.misses = 0
-
-    async def post_multi_get(self, _: Any, __: Any, *, ret: list[Any], **___: Any) -> None:
-        """Count hits and misses."""
-        self.hits += sum(isinstance(entry, Entry) for entry in ret)
-        self.misses += ret.count(None)
-
-
 class Store:
     """Entries by cache key, with ``leases``, ``notes`` and ``purges``.
 
@@ -96,15 +81,12 @@ class Store:
         self._trust = 0.0 if slow is None else slow.trust_seconds
         self._reads = None if slow is None else BatchedReads(self._read, slow.reads_at_once)
         self._leases = None if self._slow is None else Leases(self._slow, clock)
-        self._lookups = Lookups()
-        if slow is not None:
-            slow.plugins = [*slow.plugins, self._lookups]
         self.purges = Invalidation(self._slow, clock)
         # In memory they have limits of their own: they would evict snapshots otherwise.
         keeper = self._slow if slow is not None and slow.notes else None
         self.notes = Notes(keeper, BoundedMemoryCache(memory.values.max_bytes // _NOTES_PART))
         self.memory_hits = 0
-        self._memory_lookups: Counter[tuple[str, str]] = Counter()
+        self._lookups: Counter[tuple[str, str]] = Counter()
 
     def __repr__(self) -> str:
         state = self.state()
@@ -146,19 +128,12 @@ class Store:
             faults += slow.cache.faults
         if slow is not None and (bad := slow.cache.serializer.bad_entries):
             faults["bad entries"] = bad
-        lookups = self._memory_lookups + Counter(
-            {
-                ("memory", "hit"): self.memory_hits,
-                ("slow", "hit"): self._lookups.hits,
-                ("slow", "miss"): self._lookups.misses,
-            }
-        )
         return StoreState(
             kind="memory" if slow is None else slow.cache.NAME,
             available=slow is None or (slow.available and slow.cache.whole),
             memory_bytes=self._memory.values.used_bytes,
             memory_entries=len(self._memory.values),
-            lookups=lookups,
+            lookups=self._lookups + Counter({("memory", "hit"): self.memory_hits}),
             faults=faults,
         )
 
@@ -181,7 +156,7 @@ class Store:
         usable = entry is not None and (
             self._reads is None or (entry.trusted > now and self.purges.applied(entry) is not None)
         )
-        self._memory_lookups["memory", "hit" if usable else "miss"] += 1
+        self._lookups["memory", "hit" if usable else "miss"] += 1
         if self._reads is not None and not usable:
             entry = await self._reads.get(key, fresh=again)
         return None if entry is None else await self._after_purges(entry)
@@ -301,9 +276,11 @@ class Store:
         cache = self._slow.cache
         entries = await self._slow.ask("get", lambda: cache.multi_get(keys))
         if isinstance(entries, Failed):
-            self._memory_lookups["slow", "failed"] += len(keys)
+            self._lookups["slow", "failed"] += len(keys)
             return [self._copy(key) for key in keys]
-        self._memory_lookups["slow", "failed"] += entries.count(UNREAD)
+        for entry in entries:
+            result = "hit" if isinstance(entry, Entry) else "miss" if entry is None else "failed"
+            self._lookups["slow", result] += 1
         return [
             self._copy(key) if entry is UNREAD else self._remember_read(key, entry)
             for key, entry in zip(keys, entries, strict=True)

@@ -84,7 +84,7 @@ async def test_what_is_refused(site: Site, start_proxy: StartProxy) -> None:
         ({}, "give either url or sitemap"),
         ({"url": ["/"], "sitemap": ["/s.xml"]}, "give either url or sitemap"),
         ({"url": [1]}, "url: 1: give a string"),
-        ({"url": ["/"] * 100_001}, "give at most 100000 URLs"),
+        ({"url": ["/"] * 100_001}, "give at most 100000"),
         ({"sitemap": ["https://other.example/s.xml"]}, f"give a URL of {site.url}, or a path"),
         ({"url": ["/"], "lastmod": [1, 2]}, "lastmod: give as many as URLs"),
         ({"url": ["/"], "rate": -1}, "rate: -1: give at least 0"),
