@@ -1,7 +1,7 @@
 """Work in the background of a context."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,8 +18,7 @@ async def running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[N
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_all([task])
 
 
 @asynccontextmanager
@@ -34,8 +33,7 @@ async def finishing(
     finally:
         stop()
         await asyncio.wait([task], timeout=seconds)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_all([task])
 
 
 @asynccontextmanager
@@ -62,3 +60,11 @@ async def repeating(
 
     async with finishing(work(), name, stopped.set, last_seconds):
         yield
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and wait for their end; their results and errors are ignored."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,7 +17,7 @@ import structlog
 from cachetools import LRUCache
 from prometheus_client.core import Metric
 
-from prerender.background import finishing
+from prerender.background import cancel_all, finishing
 from prerender.config.settings import WebhookSettings
 from prerender.errors import StoreError
 from prerender.snapshots.stores.store import Store
@@ -128,10 +128,7 @@ class Outbox:
             async with finishing(self._work(), "webhook outbox", self._stop, _LAST_SECONDS):
                 yield
         finally:
-            tasks = [*self._sending.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(self._sending.values())
 
     def _stop(self) -> None:
         self._stopped = True

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from prerender.background import cancel_all
 from prerender.browser import probe, serializer
 from prerender.browser.browser_context import Context
 from prerender.browser.chromium import Chromium
@@ -307,8 +308,7 @@ class Page:
                 return settler.cut_off(SettleReason.DEPARTED)
             return settling.result()
         finally:
-            settling.cancel()
-            await asyncio.gather(settling, return_exceptions=True)
+            await cancel_all([settling])
 
     async def _stop(self) -> str:
         """Stop a page that does not settle. Raises RenderTimeout if it cannot be stopped."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from prerender.background import cancel_all
 from prerender.browser.chromium import Chromium
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
@@ -104,9 +105,7 @@ class Pool:
     async def __aexit__(self, *_: object) -> None:
         self.fail("the proxy is shutting down")
         while tasks := list(self._tasks):
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
         self._busy.clear()
 
     @property

@@ -22,6 +22,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender import __version__
+from prerender.background import cancel_all
 from prerender.crawlers.message_signatures import (
     NotVerified,
     SignedRequest,
@@ -150,10 +151,7 @@ class KeyDirectories:
 
     async def close(self) -> None:
         """Cancel running fetches."""
-        tasks = list(self._fetches.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._fetches.values())
 
     def _directory(self, agent: Agent, now: float) -> _Directory | None:
         directory = self._known.get(agent.directory)

@@ -18,6 +18,7 @@ from functools import partial
 import structlog
 from aiohttp.web import BaseRequest, StreamResponse
 
+from prerender.background import cancel_all
 from prerender.gateway.document import Document
 from prerender.gateway.listener import http_server
 from prerender.gateway.peer_user import Peers
@@ -70,10 +71,7 @@ class ContextProxy:
 
     async def close(self) -> None:
         """Close the port and all connections."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         self._listener.close()
         await self._server.shutdown(_SHUTDOWN_SECONDS)
 

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from math import inf
 
+from prerender.background import cancel_all
 from prerender.http.connection import Connection
 from prerender.http.fields import members
 from prerender.http.message_head import Request
@@ -136,9 +137,7 @@ async def tunnel(stream: ClientStream, origin: Connection, status: int, head: by
             going_away()
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
         client.close(_CLOSE_SECONDS)
         origin.close(_CLOSE_SECONDS)
 

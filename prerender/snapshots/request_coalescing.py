@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from prerender.background import cancel_all
 from prerender.errors import ShuttingDown
 
 T = TypeVar("T")
@@ -90,10 +91,7 @@ class Coalesced(Generic[T]):
     async def close(self) -> None:
         """Cancel all running work and wait for its end. Callers get ShuttingDown."""
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
 
     def _start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> _Shared[T]:
         task = asyncio.create_task(work(), name=f"shared {key}")

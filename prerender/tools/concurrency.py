@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from prerender.background import cancel_all
+
 T = TypeVar("T")
 
 
@@ -54,6 +56,4 @@ async def work_through(
             if failed.done():
                 failed.result()
     finally:
-        for task in (done, *workers):
-            task.cancel()
-        await asyncio.gather(done, *workers, return_exceptions=True)
+        await cancel_all((done, *workers))

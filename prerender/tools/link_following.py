@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from protego import Protego
 
+from prerender.background import cancel_all
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
 from prerender.http.robots_tags import is_noindex
@@ -102,10 +103,7 @@ class PageFetcher:
 
     async def close(self) -> None:
         """Cancel requests that nobody waits for."""
-        tasks = list(self._responses.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._responses.values())
 
 
 def led_to(page: str, response: Fetched) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from prerender.admin.page_urls import Site
-from prerender.background import finishing, running
+from prerender.background import cancel_all, finishing, running
 from prerender.errors import (
     NotRenderable,
     OriginError,
@@ -147,9 +147,7 @@ class Worker:
             for key, _ in renders:
                 self._snapshots.cancel_refresh(key)
             tasks = [*self._filling, *(one.task for _, one in renders)]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
                     for _, render in renders:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from prerender.background import cancel_all
 from prerender.errors import StoreGone
 from prerender.extensions.object_store.missed_by_bucket import MissedByBucket
 from prerender.extensions.object_store.missed_by_redis import MissedByRedis
@@ -278,8 +279,7 @@ class TieredCache(BackingCache):
 
     async def _close(self, *_: Any, **__: Any) -> None:
         if self._reconciling is not None:
-            self._reconciling.cancel()
-            await asyncio.gather(self._reconciling, return_exceptions=True)
+            await cancel_all([self._reconciling])
         await self._redis.close()
 
     async def _both(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from prerender.background import cancel_all
 from prerender.errors import PrerenderError
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
@@ -44,8 +45,7 @@ class Deploys:
             yield
         finally:
             if self._renewal is not None:
-                self._renewal.cancel()
-                await asyncio.gather(self._renewal, return_exceptions=True)
+                await cancel_all([self._renewal])
 
     async def _compare(self, old: Entry | None, new: Snapshot) -> None:
         """Mark all snapshots of the last deploy stale when a page has new assets."""

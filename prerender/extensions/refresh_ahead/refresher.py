@@ -15,6 +15,7 @@ from typing import Literal
 
 import structlog
 
+from prerender.background import cancel_all
 from prerender.errors import PrerenderError
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.rendering.spare_capacity import Background
@@ -98,9 +99,7 @@ class Refresher:
             yield
         finally:
             tasks += self._running.values()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def _start_all(self) -> None:
         while True:

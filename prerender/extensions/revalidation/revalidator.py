@@ -16,6 +16,7 @@ import structlog
 from aiohttp import ClientError, ClientResponse
 from cachetools import LRUCache, TTLCache
 
+from prerender.background import cancel_all
 from prerender.config.settings import NetworkSettings
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
@@ -202,9 +203,7 @@ class Revalidator:
         try:
             await asyncio.gather(*workers)
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            await cancel_all(workers)
 
     def _is_known(self, page_input: Input, generation: int) -> bool:
         """Whether an input was asked for just now, or is fresh in the asset cache. Raises _Differs."""

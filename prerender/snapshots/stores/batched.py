@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Generic, TypeVar, cast
 
+from prerender.background import cancel_all
+
 # Bounds the memory of a batch.
 MOST_KEYS = 32
 
@@ -45,10 +47,7 @@ class BatchedReads(Generic[T]):
 
     async def close(self) -> None:
         """Cancel all reads."""
-        calls = list(self._calls)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        await cancel_all(self._calls)
         for future in self._waiting.values():
             future.cancel()
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from prerender.background import running
 from prerender.snapshots.stores.guarded import Failed, Guarded
 
 _FIRST_POLL_SECONDS = 0.025
@@ -30,12 +31,10 @@ class Leases:
         if not fence:
             yield fence
             return
-        heart = asyncio.create_task(self._beat(key, fence), name=f"lease {key}")
         try:
-            yield fence
+            async with running(self._beat(key, fence), f"lease {key}"):
+                yield fence
         finally:
-            heart.cancel()
-            await asyncio.gather(heart, return_exceptions=True)
             await self._store.ask("release", lambda: self._cache.release(key, fence))
 
     async def _acquire(self, key: str, wait_seconds: float) -> int | None:

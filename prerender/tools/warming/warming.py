@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from prerender.background import cancel_all
 from prerender.errors import FetchFailed
 from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.crawler import Fetched
@@ -108,9 +109,7 @@ class Warming:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             self.totals.seconds = time.monotonic() - started
             self.totals.left_out = self._journal.left() if self._most else 0
         return self.totals
