@@ -156,7 +156,7 @@ class Tab:
 @asynccontextmanager
 async def persons_browser() -> AsyncIterator[DevTools]:
     """A browser for many tabs."""
-    async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars") as devtools:
+    async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars", "--disable-gpu") as devtools:
         yield devtools
 
 
