@@ -57,7 +57,9 @@ _ORIGIN: dict[str, Any] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --fast."""
-    parser.addoption("--fast", action="store_true", help="skip tests that start a program")
+    parser.addoption(
+        "--fast", action="store_true", help="skip heavy tests and those that start a program"
+    )
 
 
 def pytest_asyncio_loop_factories(
@@ -88,9 +90,13 @@ def _logging() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests that start a program, if wanted. The test runner itself may start some before."""
+    """With --fast, skip heavy tests and those that start a program. The test runner itself may start
+    some before.
+    """
     if item.config.getoption("fast"):
         no_programs.refuse()
+        if item.get_closest_marker("heavy"):
+            pytest.skip("heavy")
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -575,6 +575,7 @@ GROWING = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.heavy
 @given(
     pending=PENDING,
     growing=GROWING,

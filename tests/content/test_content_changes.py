@@ -91,6 +91,7 @@ def test_the_status_and_passages() -> None:
     assert found["text"]["added"] == ["There is no such page"]
 
 
+@pytest.mark.heavy
 def test_a_description_is_bounded() -> None:
     many = "".join(
         f'<a href="/{"x" * 900}{n}">w{n} </a><p>w{n * 7} {"y" * 20}</p>' for n in range(5000)

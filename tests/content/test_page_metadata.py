@@ -109,6 +109,7 @@ def test_histories_are_what_they_were() -> None:
     assert decode(encode(History("key", "/"))) == History("key", "/")
 
 
+@pytest.mark.heavy
 def test_bad_histories_are_told_from_good_ones() -> None:
     good = encode(History("key", "/", RENDER, (VERSION,)))
     magic = good[:12]
@@ -135,6 +136,7 @@ def test_a_version_begins_when_the_content_changes() -> None:
     assert history.with_version(0.0, snapshot("d"), 3) is history
 
 
+@pytest.mark.heavy
 def test_a_history_is_bounded() -> None:
     import random
 

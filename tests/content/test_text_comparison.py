@@ -68,6 +68,7 @@ def test_what_is_known_may_be_there_and_is_not_missed() -> None:
     assert compare([menu, STORY], [STORY]).similarity < 1.0
 
 
+@pytest.mark.heavy
 def test_a_large_page_takes_no_long_time() -> None:
     words = [f"word{number % 997}" for number in range(200_000)]
     assert compare([" ".join(words)], [" ".join(words[::-1])]).similarity < 1
@@ -102,6 +103,7 @@ def test_nothing_is_lost_side_by_side(left: str, right: str) -> None:
     assert all(one.left.split() == one.right.split() for one in found if one.kind == "same")
 
 
+@pytest.mark.heavy
 def test_long_texts_are_cut_side_by_side() -> None:
     left = "\n".join(f"line {n % 7} {n}" for n in range(20_000))
     right = "\n".join(f"line {n % 11} {n}" for n in range(20_000))

@@ -35,6 +35,7 @@ def core_in(folder: Path) -> Path:
     return package
 
 
+@pytest.mark.heavy
 async def test_core_serves_renders_caches_and_purges(
     start_origin: StartOrigin, tmp_path: Path, client: ClientSession
 ) -> None:
@@ -86,6 +87,7 @@ async def test_core_serves_renders_caches_and_purges(
     assert process.returncode == 0
 
 
+@pytest.mark.heavy
 async def test_core_commands(tmp_path: Path) -> None:
     core_in(tmp_path)
     process = await asyncio.create_subprocess_exec(

@@ -78,6 +78,7 @@ _READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("every", [1, pytest.param(len(_ENDINGS), marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", _READERS)
 def test_reading_is_linear(name: str, every: int) -> None:

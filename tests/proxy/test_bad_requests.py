@@ -293,6 +293,7 @@ async def test_names_with_underscores_are_left_out(start_forwarding: StartForwar
     assert b"6.6.6.6" not in origin.requests[0].head
 
 
+@pytest.mark.heavy
 async def test_many_bad_requests_cost_little(
     start_forwarding: StartForwarding, caplog: pytest.LogCaptureFixture
 ) -> None:

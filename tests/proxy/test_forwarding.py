@@ -322,6 +322,7 @@ async def test_pipelined_requests_are_answered_in_order(start_forwarding: StartF
 SIZES = (0, 1, 65535, 65536, 65537, len(LARGE))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_bodies_of_any_size_both_ways(
     start_forwarding: StartForwarding, chunked: bool
@@ -395,6 +396,7 @@ async def test_events_are_not_held_back(start_forwarding: StartForwarding) -> No
             await client.until(b"data: 2\n\n\r\n0\r\n\r\n")
 
 
+@pytest.mark.heavy
 async def test_many_slow_answers_at_once(start_forwarding: StartForwarding) -> None:
     """No limit of the proxy stops 300 clients from waiting for slow responses."""
     go_on = asyncio.Event()

@@ -115,6 +115,7 @@ async def test_a_client_that_takes_little_but_steadily(start_forwarding: StartFo
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.heavy
 async def test_new_clients_are_served_with_1000_slow_ones(
     start_forwarding: StartForwarding,
 ) -> None:
@@ -152,6 +153,7 @@ async def _end(reader: raw.Reader) -> bytes:
         return b""
 
 
+@pytest.mark.heavy
 async def test_many_pipelined_requests_are_not_read_ahead(
     start_forwarding: StartForwarding,
 ) -> None:
@@ -204,6 +206,7 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
         await server.close(0)
 
 
+@pytest.mark.heavy
 async def test_slow_readers_of_a_forwarded_file(start_forwarding: StartForwarding) -> None:
     """The rest of the file stays with the origin, and all memory is released when they leave."""
     body = b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n" + bytes(20_000_000)

@@ -177,6 +177,7 @@ def test_the_readings_differ() -> None:
     assert read_twice(data, []) is None
 
 
+@pytest.mark.heavy
 async def test_nothing_is_read_twice() -> None:
     """What the listener hands on, whatever is done with it."""
     site = test_two_parsers.Site()

@@ -226,6 +226,7 @@ async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, tur
     assert wire.written.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.heavy
 async def test_mutated_requests() -> None:
     assert await tried(1_000, seed=18) > 200
 

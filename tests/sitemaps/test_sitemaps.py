@@ -141,6 +141,7 @@ def test_markup_without_an_end(begin: bytes) -> None:
         read_in_parts(b"<urlset>" + begin, b"x" * 2**16, 20)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
@@ -205,6 +206,7 @@ async def test_an_index_names_no_files(tmp_path: Path, name: str) -> None:
         await listed("http://h/a", a=index(name.format(secret)))
 
 
+@pytest.mark.heavy
 async def test_others_run_while_a_sitemap_is_parsed() -> None:
     data = packed(urlset(*(f"http://s/{number}" for number in range(20_000))))
     turns = 0

@@ -148,6 +148,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
                     await asyncio.sleep(0.02)
 
 
+@pytest.mark.heavy
 async def test_the_loop_goes_on_during_a_list(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

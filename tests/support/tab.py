@@ -156,7 +156,8 @@ class Tab:
 @asynccontextmanager
 async def persons_browser() -> AsyncIterator[DevTools]:
     """A browser for many tabs."""
-    async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars", "--disable-gpu") as devtools:
+    flags = ("--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars")
+    async with plain_browser(*flags) as devtools:
         yield devtools
 
 

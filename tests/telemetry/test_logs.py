@@ -12,6 +12,7 @@ from prerender.config.settings import LogSettings
 from prerender.telemetry import logs
 
 
+@pytest.mark.heavy
 def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is dropped, and nothing waits. The rest is complete when it is read at last."""
     readable, writable = os.pipe()

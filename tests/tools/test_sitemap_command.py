@@ -141,6 +141,7 @@ def test_an_index_lists_sitemaps() -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_50001_pages_take_two(tmp_path: Path) -> None:
     parts = sitemaps(Listed(f"http://a/{number}") for number in range(50_001))
     assert [len(list(parse(part, "x"))) for part in parts] == [50_000, 1]

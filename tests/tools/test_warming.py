@@ -377,6 +377,7 @@ async def test_memory_does_not_depend_on_the_number_of_pages(
     assert used[1] < used[0] + 16 * 1024**2, used
 
 
+@pytest.mark.heavy
 async def test_more_pages_in_a_sitemap_than_the_protocol_allows(start_origin: StartOrigin) -> None:
     url = await Sitemaps(1, 51_000).start(start_origin)
     async with CrawlerClient.open() as crawler:

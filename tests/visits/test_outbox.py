@@ -154,6 +154,7 @@ async def test_without_a_store_that_responds_messages_arrive_too(
         assert await received(receiver, 1) == {"a": [3]}
 
 
+@pytest.mark.heavy
 async def test_a_receiver_that_is_away_leaves_a_bounded_backlog(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
@@ -191,6 +192,7 @@ async def test_what_is_too_old_is_dropped(receiver: Receiver, tmp_path: Path) ->
         assert await received(receiver, 1) == {"a": [2]}
 
 
+@pytest.mark.heavy
 async def test_a_receiver_that_refuses_some_gets_the_others(
     receiver: Receiver, tmp_path: Path
 ) -> None:

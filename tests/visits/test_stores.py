@@ -198,6 +198,7 @@ async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPa
     assert visits.dropped == 2
 
 
+@pytest.mark.heavy
 async def test_two_years_of_a_large_site_take_less_than_50_mb(tmp_path: Path) -> None:
     """40 crawlers in 20 folders with four outcomes each, so that each day is at its bound; 100,000
     pages, of which each fiftieth is written."""

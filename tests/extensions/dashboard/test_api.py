@@ -89,6 +89,7 @@ async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, Any]]:
     return await pages(start_origin, content), content
 
 
+@pytest.mark.heavy
 def test_the_description_is_openapi() -> None:
     validate(description())
 

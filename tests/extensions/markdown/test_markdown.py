@@ -168,6 +168,7 @@ def test_nothing_is_no_page(html: bytes) -> None:
         markdown_of(html, URL)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("tag", ["div", "blockquote", "ul><li", "table><tr><td", "b", "template"])
 def test_deep_pages_end_well(tag: str) -> None:
     html = f"<p>before</p>{f'<{tag}>' * 20_000}deep"

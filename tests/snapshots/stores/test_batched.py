@@ -144,6 +144,7 @@ async def test_nobody_waits_for_what_is_closed() -> None:
     assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("calls", [1, 2, 3])
 @given(turns=st.lists(st.integers(min_value=0, max_value=4), max_size=40))
 def test_everybody_gets_what_they_asked_for_whenever_they_asked(

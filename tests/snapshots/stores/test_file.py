@@ -117,6 +117,7 @@ async def test_a_file_of_a_terabyte(tmp_path: Path) -> None:
         assert await file.get("a") == b"1"
 
 
+@pytest.mark.heavy
 async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
     tmp_path: Path,
 ) -> None:
@@ -351,6 +352,7 @@ async def try_all(store: Store) -> None:
         await Lists(store).find(Query())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("times", [16, pytest.param(300, marks=pytest.mark.long)])
 async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path, times: int) -> None:
     random = Random(16)
