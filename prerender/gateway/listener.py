@@ -9,6 +9,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from prerender.gateway.plain_response import Plain
+from prerender.http.raw_request import raw_request
 from prerender.http.server_log import server_log
 
 # Limit of a header line and of the request target. Browsers percent-encode, so a target of the public
@@ -79,6 +80,7 @@ def http_server(
 
     return _Server(
         response,
+        request_factory=raw_request,
         handler_cancellation=True,
         access_log=None,
         logger=_log,

@@ -81,7 +81,7 @@ async def relay(
     except WSServerHandshakeError as refusal:
         return Response(status=refusal.status if refusal.status != 101 else 502)
     except (ClientError, OSError, TimeoutError, ValueError) as error:
-        raise OriginError(reason_of(error), about=f"WebSocket {url.host}") from error
+        raise OriginError(reason_of(error), about=f"WebSocket {url.raw_host}") from error
     client = WebSocketResponse(
         protocols=[origin.protocol] if origin.protocol else (),
         autoping=False,

@@ -177,13 +177,13 @@ async def send(
             method, url, headers=headers, data=body, allow_redirects=False
         )
     except (ServerTimeoutError, TimeoutError) as error:
-        raise OriginTimeout(reason_of(error), about=f"{method} {url.host}") from error
+        raise OriginTimeout(reason_of(error), about=f"{method} {url.raw_host}") from error
     except (ClientError, OSError, ValueError) as error:
-        raise OriginError(reason_of(error), about=f"{method} {url.host}") from error
+        raise OriginError(reason_of(error), about=f"{method} {url.raw_host}") from error
     try:
         if response.status < HTTPStatus.OK:
             # An unexpected 101: what follows would not be HTTP.
-            raise OriginError(f"status {response.status}", about=f"{method} {url.host}")
+            raise OriginError(f"status {response.status}", about=f"{method} {url.raw_host}")
         yield response
     finally:
         # After a complete response the connection is back in the pool, and this does nothing.
@@ -209,7 +209,7 @@ async def relay(
                 on_chunk(chunk)
             await reply.write(chunk)
     except (ClientError, OSError, TimeoutError) as error:
-        log.warning("gateway_transfer_aborted", error=reason_of(error), host=response.url.host)
+        log.warning("gateway_transfer_aborted", error=reason_of(error), host=response.url.raw_host)
         if request.transport is not None:
             request.transport.abort()
         return reply

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from prerender.config.settings import ServerSettings
 from prerender.http.connection import Sweeper
+from prerender.http.raw_request import raw_request
 from prerender.proxy.client_connection import FairConnection, RequestHandler
 from prerender.proxy.listening import Listening
 
@@ -30,7 +31,9 @@ class Server(web.Server):
     """
 
     def __init__(self, handler: RequestHandler, limits: ServerSettings, sweeper: Sweeper) -> None:
-        super().__init__(_respond, handler_cancellation=True, loop=sweeper.loop)
+        super().__init__(
+            _respond, request_factory=raw_request, handler_cancellation=True, loop=sweeper.loop
+        )
         self.handler = handler
         self.limits = limits
         self.refused: Counter[int] = Counter()
