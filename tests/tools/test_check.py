@@ -158,16 +158,20 @@ OF_LOOKS = (
     [
         pytest.param(["plain", *OF_LOOKS], (), id="by looks"),
         pytest.param(
-            [name for name in faulty.FAULTS if name not in OF_LOOKS], ("--no-browser",), id="others"
+            [name for name in faulty.FAULTS if name not in OF_LOOKS],
+            ("--no-browser", "--concurrency", "4"),
+            id="others",
         ),
-        pytest.param([*faulty.FAULTS], (), id="all by looks", marks=pytest.mark.long),
+        pytest.param(
+            [*faulty.FAULTS], ("--concurrency", "4"), id="all by looks", marks=pytest.mark.long
+        ),
     ],
 )
 async def test_every_fault_is_found(
     start_origin: StartOrigin, names: list[str], more: tuple[str, ...]
 ) -> None:
     site = await start_origin(faulty.Site(faulty=True, names=names).application)
-    ended, report = await checked(f"{site.url}/sitemap.xml", "--concurrency", "4", *more)
+    ended, report = await checked(f"{site.url}/sitemap.xml", *more)
     assert ended.status == 1
     pages_found = by_page(report, site.url)
     of_site = [finding["code"] for finding in report["findings"]]
@@ -197,7 +201,7 @@ def test_each_fault_that_check_knows_is_on_the_faulty_site() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param([*faulty.FAULTS][::7], id="a few"),
+        pytest.param([*faulty.FAULTS][::10], id="a few"),
         pytest.param([*faulty.FAULTS], id="all", marks=pytest.mark.long),
     ],
 )
@@ -373,8 +377,8 @@ async def test_an_application_whose_proxy_needs_the_preset(
     assert 'preset = "crawlers"' in codes(report["pages"][0])["no-snapshot"]
     overrides = {"site": {"url": birds.url}, "triggers": {"preset": "crawlers"}}
     proxy = await start_proxy(birds.url, overrides)
-    ended, report = await checked(page, "--via", proxy.url, "--max-pages", "2")
-    assert (ended.status, len(report["pages"])) == (0, 2)
+    ended, report = await checked(page, "--via", proxy.url, "--max-pages", "1")
+    assert (ended.status, len(report["pages"])) == (0, 1)
     assert {(page["kind"], page["similarity"]) for page in report["pages"]} == {("snapshot", 1.0)}
 
 

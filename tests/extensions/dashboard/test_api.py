@@ -470,7 +470,8 @@ async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(
     api = Api(proxy)
     keys = [(await api.post("/render", {"url": f"/#!/items/{n}"}))["id"] for n in (1, 2)]
     looks = [
-        api.get(f"/snapshots/{key}/{name}") for key in keys for name in ("user.png", "crawler.png")
+        api.get(f"/snapshots/{key}/{name}")
+        for key, name in zip(keys, ("user.png", "crawler.png"), strict=True)
     ]
     crawled = asyncio.create_task(proxy.crawl("/#!/items/4"))
     pictures = await asyncio.gather(*looks)

@@ -1,17 +1,14 @@
 """Asks for the inputs of rendered pages directly, without a proxy and its cache."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from prerender.extensions.revalidation.extension import revalidator_of
 from prerender.extensions.revalidation.revalidator import Revalidator
 from prerender.gateway.assets import AssetStore
-from prerender.rendering.from_settings import rendering
 from prerender.rendering.renderer import Renderer
 from prerender.snapshots import steady_clock
 from prerender.snapshots.renewals import Renewals, RevalidationResult
@@ -20,8 +17,8 @@ from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
-from tests.conftest import settings_for
-from tests.support import no_programs
+from tests.conftest import Site, settings_for
+from tests.support.browsers import Browsers
 
 # Enough for the next checks to be rare.
 TRUSTED = 6
@@ -81,17 +78,12 @@ class Asker:
 
 @asynccontextmanager
 async def asking(
-    application: web.Application, overrides: dict[str, dict[str, object]] | None = None
+    site: Site, browsers: Browsers, overrides: dict[str, dict[str, object]] | None = None
 ) -> AsyncIterator[Asker]:
-    """An asker about the pages of an application."""
-    async with AsyncExitStack() as stack:
-        origin = TestServer(application)
-        await origin.start_server(access_log=None, shutdown_timeout=0.1)
-        stack.push_async_callback(origin.close)
-        overrides = {"cache": {"revalidate": True}, **(overrides or {})}
-        settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
-        no_programs.check()
-        parts = await stack.enter_async_context(rendering(settings))
+    """An asker about the pages of a site, which borrows a browser."""
+    overrides = {"cache": {"revalidate": True}, **(overrides or {})}
+    settings = settings_for(site.url, overrides)
+    async with browsers.lend(settings) as parts:
         notes = Notes(None, BoundedMemoryCache(10_000_000))
         revalidator = revalidator_of(settings, parts, notes)
         yield Asker(settings.public_url, parts.renderer, revalidator, parts.gateway.assets.store)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.conftest import StartOrigin
 from tests.extensions.revalidation.asking import asking
+from tests.support.browsers import Browsers
 
 KINDS = ("body", "status", "header")
 
@@ -76,12 +78,18 @@ class Changer:
         return web.Response(status=status, headers=headers, body=body)
 
 
-async def changed_one_by_one(application: web.Application, pages: Iterable[str]) -> Tally:
+async def changed_one_by_one(
+    application: web.Application,
+    pages: Iterable[str],
+    start_origin: StartOrigin,
+    browsers: Browsers,
+) -> Tally:
     """Render each page, and change each of the responses that it got."""
     changer, tally = Changer(), Tally()
     application.middlewares.append(changer.change)
     application.on_response_prepare.append(changer.change_stream)
-    async with asking(application, {"render": {"timeout": 20}}) as asker:
+    site = await start_origin(application)
+    async with asking(site, browsers, {"render": {"timeout": 20}}) as asker:
         for page in pages:
             changer.seen.clear()
             kept = await asker.render(page)

@@ -6,13 +6,17 @@ from prerender.extensions.revalidation import revalidator
 from prerender.extensions.revalidation.eligibility import UnrenewableReason
 from prerender.extensions.revalidation.manifest import Fingerprint, Input, decode
 from prerender.snapshots.renewals import RevalidationResult
+from tests.conftest import StartOrigin
 from tests.extensions.revalidation.asking import TRUSTED, asking
 from tests.extensions.revalidation.site import INPUTS, Site
+from tests.support.browsers import Browsers
 
 
-async def test_every_change_of_an_input_is_noticed() -> None:
+async def test_every_change_of_an_input_is_noticed(
+    start_origin: StartOrigin, browsers: Browsers
+) -> None:
     site = Site()
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         kept = await asker.render("/page")
         assert not kept.snapshot.unrenewable
         assert all(
@@ -33,10 +37,12 @@ async def test_every_change_of_an_input_is_noticed() -> None:
             assert (await asker.ask(kept)).result == "same", name
 
 
-async def test_pages_share_what_does_not_vary_by_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_share_what_does_not_vary_by_the_page(
+    monkeypatch: pytest.MonkeyPatch, start_origin: StartOrigin, browsers: Browsers
+) -> None:
     monkeypatch.setattr(revalidator, "_SHARED_SECONDS", 60.0)
     site = Site()
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         pages = [await asker.render(f"/page?{number}") for number in range(3)]
         site.asked.clear()
         assert (await asker.ask(pages[0])).result == "same"
@@ -59,10 +65,12 @@ def test_a_response_varies_by_the_page(vary: str, varies: bool) -> None:
     assert Input("GET", "/data", (), "", fingerprint).varies_by_page is varies
 
 
-async def test_headers_that_always_differ_are_ignored_after_a_check() -> None:
+async def test_headers_that_always_differ_are_ignored_after_a_check(
+    start_origin: StartOrigin, browsers: Browsers
+) -> None:
     site = Site()
 
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         site.numbered = True
         kept = await asker.render("/page")
         found = await asker.ask(kept)
@@ -81,9 +89,11 @@ async def test_headers_that_always_differ_are_ignored_after_a_check() -> None:
         assert (await asker.ask(kept)).result == "same"
 
 
-async def test_a_check_of_a_page_that_has_changed_says_nothing_about_renewals() -> None:
+async def test_a_check_of_a_page_that_has_changed_says_nothing_about_renewals(
+    start_origin: StartOrigin, browsers: Browsers
+) -> None:
     site = Site()
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         kept = await asker.render("/page")
         site.versions["plain"] += 1
         kept = await asker.check(kept, RevalidationResult("check"))
@@ -97,9 +107,11 @@ async def test_a_check_of_a_page_that_has_changed_says_nothing_about_renewals() 
         assert sum(asker.revalidator.checks.values()) == 0
 
 
-async def test_what_no_request_shows_is_found_by_checks() -> None:
+async def test_what_no_request_shows_is_found_by_checks(
+    start_origin: StartOrigin, browsers: Browsers
+) -> None:
     site = Site()
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         for page, reason in (
             ("/by-chance", UnrenewableReason.WRONG),
             ("/by-chance?requests", UnrenewableReason.REQUESTS),

@@ -3,7 +3,9 @@
 import pytest
 from aiohttp import web
 
+from tests.conftest import StartOrigin
 from tests.extensions.revalidation.asking import asking
+from tests.support.browsers import Browsers
 from tests.support.sampling import sampled
 
 SHOW = (
@@ -85,9 +87,11 @@ class Site:
 
 
 @pytest.mark.parametrize("name", sampled(list(PAGES), 5))
-async def test_a_change_is_noticed(name: str) -> None:
+async def test_a_change_is_noticed(
+    name: str, start_origin: StartOrigin, browsers: Browsers
+) -> None:
     site = Site()
-    async with asking(site.application()) as asker:
+    async with asking(await start_origin(site.application()), browsers) as asker:
         kept = await asker.render(f"/{name}")
         assert b"<p></p>" not in kept.snapshot.body
         if name == "event-stream":
