@@ -5,6 +5,7 @@ They are checked with these models, and openapi.py describes the API by them.
 
 import base64
 import json
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Annotated, Any, TypeVar, get_origin
 
@@ -37,7 +38,7 @@ def query_of(request: web.Request, model: type[P]) -> P:
     try:
         return model.model_validate(parameters)
     except ValidationError as error:
-        raise ValueError(_explain(model, error.errors(include_url=False)[0])) from None
+        raise ValueError(_explain(model, error.errors(include_url=False))) from None
 
 
 def body_of(body: bytes | bytearray, model: type[P]) -> P:
@@ -45,7 +46,7 @@ def body_of(body: bytes | bytearray, model: type[P]) -> P:
     try:
         return model.model_validate_json(body, strict=True)
     except ValidationError as error:
-        raise ValueError(_explain(model, error.errors(include_url=False)[0])) from None
+        raise ValueError(_explain(model, error.errors(include_url=False))) from None
 
 
 async def large_body(request: web.Request, most: int) -> bytearray:
@@ -59,7 +60,15 @@ async def large_body(request: web.Request, most: int) -> bytearray:
     return body
 
 
-def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
+def _explain(model: type[BaseModel], details: Sequence[ErrorDetails]) -> str:
+    detail, *others = details
+    for other in others:
+        # What each part of a union accepts is an error of its own.
+        if (
+            detail["type"] == other["type"] == "literal_error"
+            and detail["loc"][:1] == other["loc"][:1]
+        ):
+            detail["ctx"]["expected"] += other["ctx"]["expected"]
     name = str(detail["loc"][0]) if detail["loc"] else ""
     known = ", ".join(model.model_fields)
     match detail["type"]:
