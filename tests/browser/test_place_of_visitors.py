@@ -2,6 +2,7 @@
 
 import pytest
 
+from prerender.browser.settling import patience
 from tests.conftest import StartOrigin, StartProxy, pages
 
 PAGE = """<p id=out></p><script>
@@ -39,6 +40,8 @@ async def test_the_time_zone_and_the_language_of_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place, shown = expected
+    # The workers of these pages say nothing more.
+    monkeypatch.setattr(patience, "DELIVERING_SECONDS", 0.3)
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LANG", "fr_FR.UTF-8")
     origin = await pages(start_origin, {"/": SPEAKING, "/asked.js": "", "/place": PAGE})

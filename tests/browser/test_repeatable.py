@@ -41,10 +41,10 @@ async def test_pages_begin_in_each_tab_at_the_same_time_of_their_clock(
 ) -> None:
     """In the first tab of a process, in a new one, and in one that is kept under load."""
     site = await pages(start_origin, {"/": BEGINNING})
-    proxy = await start_own_proxy(site.url, SETTINGS)
+    proxy = await start_own_proxy(site.url, SETTINGS | {"browser": {"pages": 2}})
     alone = [(await proxy.crawl(f"/?alone={number}")).text for number in range(2)]
     async with busy_loops(2):
-        others = [proxy.crawl(f"/?at-once={number}") for number in range(AT_ONCE)]
+        others = [proxy.crawl(f"/?at-once={number}") for number in range(4)]
         replies = await asyncio.gather(*others)
     assert {*alone, *(reply.text for reply in replies)} == {alone[0]}
     assert "script 0 " in alone[0]

@@ -64,7 +64,8 @@ def nothing_was_touched(run: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["control", pytest.param("redirected", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["control", "redirected"])
 async def test_an_ordinary_browser_touches_them(tmp_path: Path, what: str) -> None:
     control = await inside(tmp_path, what, 240)
     assert set(control["legs"]) - set(control["direct"]) == NOT_THERE

@@ -23,8 +23,8 @@ def some_of_each_kind(first: int, every: int) -> list[Case]:
     return [case for cases in kinds.values() for case in cases[first::every]]
 
 
-ALONE = some_of_each_kind(0, 8)
-BESIDE_OTHERS = [case for case in some_of_each_kind(1, 8) if case.kind != PUSHED]
+ALONE = some_of_each_kind(0, 14)
+BESIDE_OTHERS = [case for case in some_of_each_kind(1, 14) if case.kind != PUSHED]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -68,15 +68,16 @@ async def test_alone(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
         ),
     ],
 )
-async def test_eight_at_once(cases: list[Case], reader: Reader) -> None:
-    async with proxied(application(), SETTINGS) as other:
-        room = asyncio.Semaphore(AT_ONCE)
+async def test_eight_at_once(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
+    async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as purged:
+        assert purged.status == 200
+    room = asyncio.Semaphore(AT_ONCE)
 
-        async def crawled(case: Case) -> Reply:
-            async with room:
-                return await other.crawl(case.path)
+    async def crawled(case: Case) -> Reply:
+        async with room:
+            return await proxy.crawl(case.path)
 
-        replies = await asyncio.gather(*map(crawled, cases))
+    replies = await asyncio.gather(*map(crawled, cases))
     problems = [
         await problem(case, reply, reader) for case, reply in zip(cases, replies, strict=True)
     ]
