@@ -13,8 +13,8 @@ from tests.support.sampling import sampled
 TIMEOUT = 2.0
 # What comes after the limit: the last words of a page, and its cleaning or its end.
 AFTER = 1.0
-# Each kind of place that can hold a render up. make test-long has all of GREEDY.
-SHORT = ("endless-script", "workers-20", "dialogs")
+# Places that can hold a render up. make test-long has all of GREEDY.
+SHORT = ("endless-script", "dialogs")
 
 LEAVING = {
     event: f"<p>x<script>addEventListener('{event}', () => {{ for (;;); }})</script>"

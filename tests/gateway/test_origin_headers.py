@@ -19,6 +19,9 @@ HEADERS = [f"Authorization: {STAGING}", f"X-WAF-Token: {TOKEN}", "User-Agent: St
 SECRETS = (STAGING.removeprefix("Basic "), "s3cret")
 PAGE = """<!DOCTYPE html><title>Staging</title><ul id=list></ul><img src="/picture.svg">
 <script src="/app.js"></script>"""
+PLAIN = """<!DOCTYPE html><title>Plain</title><p id=out></p><script>
+  fetch("/data").then((response) => response.text()).then((text) => { out.textContent = text; });
+</script>"""
 # Everything by which a page makes requests, and everything in which it could see headers.
 SCRIPT = """
 const say = (text) => list.append(Object.assign(document.createElement("li"), { textContent: text }));
@@ -70,6 +73,7 @@ async def staging(start_origin: StartOrigin, elsewhere: Site) -> Site:
     application = web.Application()
     texts = {
         "/": (PAGE, "text/html"),
+        "/plain": (PLAIN, "text/html"),
         "/app.js": (SCRIPT.replace("ELSEWHERE", elsewhere.url), "text/javascript"),
         "/picture.svg": ("<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml"),
         "/robots.txt": ("User-agent: *\nAllow: /\n", "text/plain"),
@@ -185,9 +189,9 @@ Arguments = Callable[[str], list[str]]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (lambda url: ["check", f"{url}/", "--json", "--concurrency", "1"], '"status": 200'),
+        (lambda url: ["check", f"{url}/plain", "--json", "--concurrency", "1"], '"status": 200'),
         (lambda url: ["sitemap", f"{url}/"], "<loc>"),
-        (lambda url: ["render", f"{url}/"], "data of /data"),
+        (lambda url: ["render", f"{url}/plain"], "data of /data"),
         (lambda url: ["doctor"], "200"),
     ],
     ids=["check", "sitemap", "render", "doctor"],

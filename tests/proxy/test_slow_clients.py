@@ -170,13 +170,13 @@ async def test_many_pipelined_requests_are_not_read_ahead(
         port = await start_forwarding(origin.url)
         async with raw.client(port) as client:
             flood = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 8000 + b"\r\n\r\n"
-            for _ in range(3000):
+            for _ in range(1800):
                 client.writer.write(flood)
             await asyncio.sleep(0.5)
-            # 24 MB were written; what was not read is still here.
-            assert client.writer.transport.get_write_buffer_size() > 8_000_000
+            # 14 MB were written; what was not read is still here.
+            assert client.writer.transport.get_write_buffer_size() > 4_000_000
             go_on.set()
-            for _ in range(3000):
+            for _ in range(1800):
                 assert (await client.answer()).endswith(b"ok")
 
 

@@ -3,25 +3,23 @@
 import html
 import json
 import re
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, proxied
 from tests.support import example
 
 SITE_URL = "https://shop.example"
 OPT_IN = '<meta name="fragment" content="!">'
 
 
-@pytest.fixture
-async def shop(start_origin: StartOrigin) -> Site:
-    return await start_origin(example.shop())
-
-
-@pytest.fixture
-async def proxy(shop: Site, start_proxy: StartProxy) -> Proxy:
-    return await start_proxy(shop.url, {"site": {"url": SITE_URL}})
+@pytest_asyncio.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with proxied(example.shop(), {"site": {"url": SITE_URL}}) as proxy:
+        yield proxy
 
 
 def _checked(reply: Reply, *, status: int = 200, title: str) -> str:
@@ -143,7 +141,11 @@ async def test_search_with_escapes_in_the_fragment(proxy: Proxy) -> None:
     assert '<option value="price" selected="">' in page
 
 
-async def test_about_needs_nothing_from_the_origin(proxy: Proxy, shop: Site) -> None:
+async def test_about_needs_nothing_from_the_origin(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    shop = await start_origin(example.shop())
+    proxy = await start_proxy(shop.url, {"site": {"url": SITE_URL}})
     page = _checked(await proxy.crawl("/#!/about"), title="About · Hashbang Goods")
     assert "We sell twelve things" in page
     assert not [request for request in shop.requests if request.path.startswith("/api/")]

@@ -281,7 +281,7 @@ async def test_states_at_once_on_two_pages(library: Site, start_own_proxy: Start
     proxy = await start_own_proxy(
         library.url, PUBLIC | {"browser": {"pages": 2}, "cache": {"ttl": 0}}
     )
-    await asyncio.gather(*(_only_its_own(proxy, library, tool) for tool in range(1, 6)))
+    await asyncio.gather(*(_only_its_own(proxy, library, tool) for tool in range(1, 5)))
     assert proxy.running.pool.browsers_started == 1
 
 

@@ -95,13 +95,13 @@ async def proxy() -> AsyncIterator[Proxy]:
         return web.Response(text=SHEET, content_type="text/css")
 
     application.add_routes([web.get("/d/a.css", sheet), web.get(r"/{n:\d+}", page)])
-    async with proxied(application, {"browser": {"pages": 2}}) as proxy:
+    async with proxied(application, {"browser": {"pages": 1}}) as proxy:
         yield proxy
 
 
 # By turns of a style element and of a file.
-SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 3)]
-SOME += [*OTHERS][::3]
+SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 5)]
+SOME += [*OTHERS][::4]
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -124,7 +124,7 @@ async def shown(page: Page) -> Any:
 
 
 @pytest.mark.parametrize(
-    "every", [8, pytest.param(1, marks=pytest.mark.long)], ids=["an eighth", "all"]
+    "every", [14, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
 )
 async def test_state_that_only_scripts_hold(every: int) -> None:
     names = sorted(held_by_scripts.PAGES.keys() - {BY_SCROLLING})[::every]
@@ -143,10 +143,8 @@ async def test_corpus(every: int) -> None:
     assert not problems, problems
 
 
-@pytest.mark.parametrize(
-    "every", [38, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
-)
-async def test_frameworks(every: int) -> None:
+@pytest.mark.long
+async def test_frameworks() -> None:
     async with _Comparison.of(frameworks.application()) as comparison:
-        problems = await comparison.problems(route.path for route in ROUTES[::every])
+        problems = await comparison.problems(route.path for route in ROUTES)
     assert not problems, problems

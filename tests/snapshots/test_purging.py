@@ -206,7 +206,10 @@ async def test_the_command_line(
 
 
 async def test_purging_all_forgets_the_scripts_that_renders_share(
-    start_origin: StartOrigin, start_own_proxy: StartProxy, tmp_path: Path
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    start_own_proxy: StartProxy,
+    tmp_path: Path,
 ) -> None:
     """A mended script is used at once, although the broken one may be stored for ten minutes; by the
     other replicas, too."""
@@ -225,7 +228,7 @@ async def test_purging_all_forgets_the_scripts_that_renders_share(
     origin = await start_origin(application)
     async with redis_server(tmp_path) as redis:
         settings = {"cache": {"url": redis.url}}
-        proxies = [await start_own_proxy(origin.url, settings) for _ in range(2)]
+        proxies = [await start(origin.url, settings) for start in (start_proxy, start_own_proxy)]
         for number, proxy in enumerate(proxies):
             assert "broken" in (await proxy.crawl(f"/{number}")).text
         text = "mended"

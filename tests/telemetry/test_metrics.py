@@ -119,9 +119,9 @@ async def test_what_pages_ask_for(start_origin: StartOrigin, start_proxy: StartP
 
 async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, {"/": PAGE, "/a.js": ""})
-    proxy = await start_proxy(origin.url, {"browser": {"pages": 2, "queue": 7, "max_renders": 2}})
-    found = await until(proxy, "prerender_pool_pages", 2, state="idle")
-    assert found.value("prerender_pool_size") == 2
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 1, "queue": 7, "max_renders": 2}})
+    found = await until(proxy, "prerender_pool_pages", 1, state="idle")
+    assert found.value("prerender_pool_size") == 1
     assert found.value("prerender_queue_limit") == 7
     assert found.value("prerender_queue_length") == 0
     assert found.value("prerender_browsers_started_total") == 1
@@ -134,7 +134,7 @@ async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: St
     await until(proxy, "prerender_browsers_started_total", 2)
     found = await until(proxy, "prerender_browser_replacements_total", 1, cause="renders")
     assert found.value("prerender_browser_replacements_total") == 1
-    found = await until(proxy, "prerender_pool_pages", 2, state="idle")
+    found = await until(proxy, "prerender_pool_pages", 1, state="idle")
     assert found.value("prerender_browser_memory_bytes") > 1e7
     async with asyncio.timeout(10):
         while not (await samples(proxy)).value("prerender_event_loop_lag_seconds_count"):
