@@ -26,6 +26,7 @@ from tests.support import raw
 from tests.support.commands import ROOT, answered, running
 from tests.support.nginx_server import running as nginx_running
 from tests.support.redis_server import redis_server
+from tests.support.serve_command import StartCommand
 
 REPLICAS = ("prerender-1", "prerender-2", "prerender-3")
 SERVE = (sys.executable, "-m", "prerender", "serve")
@@ -97,7 +98,7 @@ def test_services_find_their_files_images_and_each_other(profile: str) -> None:
 
 
 async def test_what_single_starts(
-    tmp_path: Path, start_origin: StartOrigin, client: ClientSession
+    tmp_path: Path, start_origin: StartOrigin, start_command: StartCommand, client: ClientSession
 ) -> None:
     """With the same settings and the store's own options, at other addresses."""
     services = compose("single")
@@ -109,10 +110,10 @@ async def test_what_single_starts(
             valkey=f"127.0.0.1:{store.port}",
         )
         public, front = int(settings["PRERENDER_SERVER_PORT"]), raw.free_port()
-        async with (
-            running(*SERVE, env=os.environ | settings, stderr=asyncio.subprocess.DEVNULL),
-            nginx(tmp_path, DEPLOY / "nginx/everything.conf", front, public, 9),
-        ):
+        of_origin = settings.pop("PRERENDER_ORIGIN_URL")
+        given = {name.removeprefix("PRERENDER_"): value for name, value in settings.items()}
+        await start_command(of_origin, **given)
+        async with nginx(tmp_path, DEPLOY / "nginx/everything.conf", front, public, 9):
             await answered(client, f"http://127.0.0.1:{public}/")
             async with client.get(f"http://127.0.0.1:{front}/?_escaped_fragment_=/a") as answer:
                 assert "plain+" in await answer.text()

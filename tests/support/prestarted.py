@@ -1,4 +1,4 @@
-"""Runs ``prerender`` in forks of a process that has imported it.
+"""Runs ``prerender``, and other programs in Python, in forks of a process that has imported them.
 
 Imports take most of the time of most commands. A fork has its own standard streams, environment
 and, on request, terminal; it receives signals and has an exit status like any process.
@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
 from importlib import import_module
@@ -67,10 +67,16 @@ class Forked:
 
 
 async def fork(
-    arguments: Sequence[str], environ: dict[str, str], streams: Sequence[int], *, terminal: bool
+    arguments: Sequence[str],
+    environ: dict[str, str],
+    streams: Sequence[int],
+    *,
+    terminal: bool = False,
+    program: str = cli.__name__,
 ) -> Forked:
-    """Start ``prerender``. ``streams``: descriptors as its standard streams, or PIPE to read them
-    here.
+    """Start ``prerender``, or the ``main`` of another module.
+
+    ``streams``: descriptors as its standard streams, or PIPE to read them here.
 
     ``terminal``: its standard input is a terminal, which becomes its controlling terminal.
     """
@@ -85,7 +91,7 @@ async def fork(
                 stack.callback(os.close, stream)
             given.append(stream)
             readers.append(None if read is None else await _reader(read))
-        socket.send_fds(_forker()[0], [order], given)
+        socket.send_fds(_forker(program)[0], [order], given)
     *_, stdout, stderr, status = readers
     assert status is not None
     return Forked(int(await status.readline()), status, stdout, stderr)
@@ -100,20 +106,22 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 
 @cache
-def _forker() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The process that forks, and the socket for its orders. It ends with this process."""
+def _forker(program: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The process that forks a program, and the socket for its orders. It ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(theirs.fileno()), program],
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
     return ours, process
 
 
-def _main(orders: socket.socket) -> None:
-    _import_everything()
+def _main(orders: socket.socket, program: str) -> None:
+    main = import_module(program).main
+    if program == cli.__name__:
+        _import_everything()
     gc.freeze()
     poll = select.poll()
     poll.register(orders, select.POLLIN)
@@ -131,7 +139,7 @@ def _main(orders: socket.socket) -> None:
             pid = os.fork()
             if not pid:
                 orders.detach()
-                _become(order, streams)
+                _become(main, order, streams)
             for stream in streams:
                 os.close(stream)
             os.write(status, b"%d\n" % pid)
@@ -154,7 +162,7 @@ def _import_everything() -> None:
             import_module(module.name)
 
 
-def _become(order: bytes, streams: Sequence[int]) -> NoReturn:
+def _become(main: Callable[[], int | None], order: bytes, streams: Sequence[int]) -> NoReturn:
     arguments, environ, terminal = json.loads(order)
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
@@ -179,11 +187,11 @@ def _become(order: bytes, streams: Sequence[int]) -> NoReturn:
     # After all other handlers. To free each object would take half of the time of most commands.
     atexit.register(leave)
     try:
-        status = cli.main()
+        status = main()
     except SystemExit as ended:
         status = ended.code
     raise SystemExit(status)
 
 
 if __name__ == "__main__":
-    _main(socket.socket(fileno=int(sys.argv[1])))
+    _main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -15,6 +15,7 @@ import psutil
 
 from prerender.browser import guardian
 from prerender.browser.processes import kind_of
+from tests.support.prestarted import Forked
 
 SECONDS = 20.0
 
@@ -88,7 +89,7 @@ def _run_delays() -> dict[Path, int]:
 class ServerProcess:
     """A server process; ``start`` of a subclass sets it."""
 
-    _process: asyncio.subprocess.Process | None = None
+    _process: asyncio.subprocess.Process | Forked | None = None
 
     def signal(self, number: int) -> None:
         assert self._process is not None

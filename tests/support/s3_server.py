@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +11,7 @@ from obstore.store import S3Store
 from yarl import URL
 
 from tests.support import raw
+from tests.support.prestarted import fork
 from tests.support.processes import ServerProcess
 
 SECONDS = 60.0
@@ -31,12 +30,11 @@ class S3Server(ServerProcess):
         self.url = url_of(self.endpoint)
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"MOTO_S3_CUSTOM_ENDPOINTS": self.endpoint},
-        )
+        environ = dict(os.environ) | {"MOTO_S3_CUSTOM_ENDPOINTS": self.endpoint}
+        arguments = ("-H", "127.0.0.1", "-p", str(self.port))
+        nothing = os.open(os.devnull, os.O_RDWR)
+        self._process = await fork(arguments, environ, (nothing,) * 3, program="moto.server")
+        os.close(nothing)
         async with asyncio.timeout(SECONDS), aiohttp.ClientSession() as client:
             while True:
                 try:
