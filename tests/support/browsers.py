@@ -6,7 +6,6 @@ before it is lent again.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -23,22 +22,25 @@ _CALM_SECONDS = 10.0
 
 
 class Browsers:
-    """The unused browsers, by settings."""
+    """The unused browsers with their settings, that which was used last at the end."""
 
     def __init__(self) -> None:
-        self._idle: OrderedDict[str, _Browser] = OrderedDict()
+        self._idle: list[tuple[str, _Browser]] = []
 
     @asynccontextmanager
     async def lend(self, settings: Settings) -> AsyncIterator[Rendering]:
         """Lend a browser; start it if there is none."""
         site = (settings.origin, settings.public_url)
         kind = repr((*site, settings.browser, settings.network, settings.render.optional))
-        browser = self._idle.pop(kind, None) or await _Browser.start(settings)
+        found = next((one for one in reversed(self._idle) if one[0] == kind), None)
+        if found:
+            self._idle.remove(found)
+        browser = found[1] if found else await _Browser.start(settings)
         try:
             yield rendering_with(browser.parts, settings)
         finally:
             if await browser.become_as_new():
-                self._idle[kind] = browser
+                self._idle.append((kind, browser))
                 await self.close(keep=_KEPT)
             else:
                 await browser.close()
@@ -46,7 +48,7 @@ class Browsers:
     async def close(self, *, keep: int = 0) -> None:
         """Close the browsers that were unused for longest."""
         while len(self._idle) > keep:
-            _, browser = self._idle.popitem(last=False)
+            _, browser = self._idle.pop(0)
             await browser.close()
 
 

@@ -16,6 +16,8 @@ async def test_one_after_the_other(start_origin: StartOrigin, browsers: Browsers
     async with browsers.lend(settings) as again, browsers.lend(settings) as beside:
         assert again.pool is first.pool
         assert beside.pool is not first.pool
+    async with browsers.lend(settings) as one, browsers.lend(settings) as other:
+        assert {one.pool, other.pool} == {again.pool, beside.pool}
 
 
 async def test_what_was_fetched_is_forgotten(start_origin: StartOrigin, browsers: Browsers) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -327,19 +327,23 @@ async def test_purges_mean_both_forms(start_origin: StartOrigin, start_proxy: St
     assert origin.count("/") == 2
 
 
+@pytest.mark.parametrize("kind", ["redis", "file"])
 async def test_markdown_is_kept_in_stores(
-    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, kind: str
 ) -> None:
-    async with redis_server(tmp_path) as redis:
-        for url in (redis.url, f"file://{tmp_path}/snapshots"):
-            origin, first = await _both(start_origin, start_proxy, url=url)
-            made = await first.get("/", headers=MARKDOWN)
-            replica = await start_proxy(origin.url, SETTINGS | {"cache": {"url": url}})
-            answer = await replica.get("/", headers=MARKDOWN)
-            assert answer.body == made.body
-            assert answer.headers["Content-Type"] == made.headers["Content-Type"]
-            assert answer.headers["ETag"] == made.headers["ETag"]
-            assert origin.count("/") == 1
+    async with AsyncExitStack() as stack:
+        url = f"file://{tmp_path}/snapshots"
+        if kind == "redis":
+            url = (await stack.enter_async_context(redis_server(tmp_path))).url
+        origin, first = await _both(start_origin, start_proxy, url=url)
+        made = await first.get("/", headers=MARKDOWN)
+        nothing_to_render = {"browser": {"path": "/nonexistent"}, "cache": {"url": url}}
+        replica = await start_proxy(origin.url, SETTINGS | nothing_to_render)
+        answer = await replica.get("/", headers=MARKDOWN)
+        assert answer.body == made.body
+        assert answer.headers["Content-Type"] == made.headers["Content-Type"]
+        assert answer.headers["ETag"] == made.headers["ETag"]
+        assert origin.count("/") == 1
 
 
 # ---- the process that makes it
