@@ -1,4 +1,6 @@
-"""The presets of [triggers], and what a class of crawlers has of them."""
+"""The presets of [triggers]. The ``CrawlerKind`` of a setting in settings.py says which one renders a
+class of crawlers.
+"""
 
 from typing import Annotated, Literal, NamedTuple
 
