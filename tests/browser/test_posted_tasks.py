@@ -37,7 +37,7 @@ PAGE = """<!DOCTYPE html><title>Tasks</title><p id="first"></p><p id="second"></
 </script>"""
 
 
-@pytest.mark.parametrize("how", sampled([*POSTING], 2))
+@pytest.mark.parametrize("how", sampled([*POSTING], 4))
 async def test_a_request_from_a_task_does_not_wait_for_others(
     start_origin: StartOrigin, start_proxy: StartProxy, how: str
 ) -> None:

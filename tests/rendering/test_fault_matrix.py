@@ -25,7 +25,7 @@ PUBLIC = "https://www.example.com"
 PATIENCE_SECONDS = 0.3
 PAGES = 3
 # Renders that wait for what never comes end at the first limit, and all others before the second.
-HANG_SECONDS = 8
+HANG_SECONDS = 5
 LIMIT_SECONDS = 60
 CONTENT = "content: first, second"
 # What each kind of request does with what comes: ``show`` gets the second of two words.
