@@ -116,7 +116,7 @@ def _parts() -> list[str]:
     "parts",
     [
         # Those which others could need the most.
-        pytest.param(["extensions/dashboard", "extensions/refresh_ahead", "tools"], id="some"),
+        pytest.param(["extensions/dashboard", "tools"], id="some"),
         pytest.param(_parts(), id="all", marks=pytest.mark.long),
     ],
 )

@@ -10,7 +10,7 @@ from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
 from tests.support.redis_server import redis_server
 
-REPLICAS = 3
+REPLICAS = 2
 REQUESTS = 60
 TOKEN = "a-token-of-enough-length"
 PAGE = """<p id="out">waiting</p><script>
