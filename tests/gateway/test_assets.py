@@ -385,7 +385,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.size_bytes < 20_000
 
 
-STATES = 5
+STATES = 3
 STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href="/style.css">
 <p id="out">waiting</p><script src="/library.js"></script>
 <script type="module" src="/app.mjs"></script>"""
