@@ -23,7 +23,9 @@ const load = (name, url, options) => fetch(url, options).then(
   async r => show(name, `${r.status} ${r.url.split('/').pop()} ${await r.text()}`));
 show('module', 'MODULE'); show('nested', nested); show('classic', window.classic);
 const worker = new Worker('/worker.js');
-const spoken = new Promise(done => { worker.onmessage = e => { show('worker', e.data); done(); }; });
+// Ended, so that no render waits two seconds for more of it.
+const spoken = new Promise(done => { worker.onmessage = e => {
+  show('worker', e.data); worker.terminate(); done(); }; });
 const sync = new XMLHttpRequest();
 sync.open('GET', '/data/sync', false); sync.send(); show('sync', sync.responseText);
 document.querySelector('#picture').decode().then(
