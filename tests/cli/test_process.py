@@ -268,7 +268,7 @@ async def test_the_admin_token_is_rotated_without_a_restart(
     async def until(*expected: bool) -> None:
         async with asyncio.timeout(20):
             while await accepted(command.admin_url) != expected:
-                pass
+                await asyncio.sleep(0.05)
 
     file.write_text(f"{old}\n")
     command = await start_command(
@@ -290,6 +290,7 @@ async def test_the_admin_token_is_rotated_without_a_restart(
     logged = asyncio.create_task(command.logged("admin_tokens_unreadable"))
     while not logged.done():
         assert await accepted(command.admin_url) == (False, True, False)
+        await asyncio.sleep(0.05)
     await logged
 
 
