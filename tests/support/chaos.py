@@ -49,6 +49,11 @@ class Outcome:
         """What of the state differs. Of the tasks, those that are left, and names that nothing has any
         more. Some of several may have ended: those of a browser of the test before."""
         changes = {key: value for key, value in self.after.items() if value != self.before[key]}
+        if "files" in changes:
+            before, after = dict(self.before["files"]), dict(self.after["files"])
+            names = sorted({*before, *after})
+            counts = {name: (before.get(name, 0), after.get(name, 0)) for name in names}
+            changes["files"] = {name: it for name, it in counts.items() if it[0] != it[1]}
         if "tasks" in changes:
             before, after = Counter(self.before["tasks"]), Counter(self.after["tasks"])
             changes["tasks"] = [*(after - before), *(before.keys() - after.keys())]

@@ -100,9 +100,27 @@ async def fork(
 async def _reader(descriptor: int) -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+        lambda: asyncio.StreamReaderProtocol(reader), _Descriptor(descriptor)
     )
     return reader
+
+
+class _Descriptor:
+    """A descriptor that the event loop closes.
+
+    uvloop would close a file object once more, when another thread may have opened a file with the same
+    number. That ended test processes: "Fatal Python error: Aborted", as the loop had lost a descriptor.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        """Its number."""
+        return self._number
+
+    def close(self) -> None:
+        """Leave that to the loop."""
 
 
 @cache
