@@ -31,8 +31,8 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
-# Two processes more than CPUs, because tests also wait; one that has nothing left takes over other tests.
-PYTEST := .venv/bin/python -m pytest --numprocesses $$(expr $$(nproc) + 2) --dist worksteal \
+# One process more than CPUs, because tests also wait; one that has nothing left takes over other tests.
+PYTEST := .venv/bin/python -m pytest --numprocesses $$(expr $$(nproc) + 1) --dist worksteal \
 	--durations 10
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
 COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --python-version 3.11 --generate-hashes \

@@ -47,17 +47,19 @@ class Outcome:
     @property
     def changes(self) -> dict[str, object]:
         """What of the state differs. Of the tasks, those that are left, and names that nothing has any
-        more. Some of several may have ended: those of a browser of the test before."""
+        more. Some of several may have ended: those of a browser of the test before. Of the files, only
+        those of which there are more: pipes of commands of other tests may end."""
         changes = {key: value for key, value in self.after.items() if value != self.before[key]}
         if "files" in changes:
             before, after = dict(self.before["files"]), dict(self.after["files"])
-            names = sorted({*before, *after})
-            counts = {name: (before.get(name, 0), after.get(name, 0)) for name in names}
-            changes["files"] = {name: it for name, it in counts.items() if it[0] != it[1]}
+            counts = {name: (before.get(name, 0), count) for name, count in after.items()}
+            changes["files"] = {
+                name: (old, new) for name, (old, new) in counts.items() if new > old
+            }
         if "tasks" in changes:
             before, after = Counter(self.before["tasks"]), Counter(self.after["tasks"])
             changes["tasks"] = [*(after - before), *(before.keys() - after.keys())]
-        return {key: value for key, value in changes.items() if key != "tasks" or value}
+        return {key: it for key, it in changes.items() if it or key not in ("files", "tasks")}
 
     @property
     def share(self) -> float:
