@@ -51,7 +51,7 @@ test: test-programs
 	$(PYTEST) $(ARGS)
 
 test-fast: .venv/dev.stamp
-	$(PYTEST) --numprocesses logical --fast -r fE $(ARGS)
+	$(PYTEST) --fast -r fE $(ARGS)
 
 test-long: test-programs tests/sites/field/packages/complete
 	$(PYTEST) -m 'long or hypothesis' $(ARGS)

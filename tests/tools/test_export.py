@@ -301,6 +301,7 @@ async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path
     assert os.listdir(tmp_path) == ["letter.txt"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("change", "said"),
     [

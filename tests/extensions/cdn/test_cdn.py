@@ -238,6 +238,7 @@ async def test_without_a_provider_there_are_tags_only_if_wanted(
     assert "cdn purges" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "failures",
     [
@@ -375,6 +376,7 @@ async def test_a_page_that_changes_all_the_time_is_purged_all_the_same(double: C
         assert forwarding.results["failed"] == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2100, pytest.param(10_000, marks=pytest.mark.long)])
 async def test_more_purges_than_are_kept_become_one_of_everything(
     double: CdnDouble, count: int
@@ -391,6 +393,7 @@ async def test_more_purges_than_are_kept_become_one_of_everything(
         assert len(double.times) < 60
 
 
+@pytest.mark.heavy
 async def test_more_changed_pages_than_are_kept_are_everything(double: CdnDouble) -> None:
     double.responses += [status(503)] * 1000
     async with replica(cdn(double), "memory://") as forwarding:

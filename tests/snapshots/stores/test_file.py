@@ -139,6 +139,7 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
         assert file.database.used_bytes <= bound // 4
 
 
+@pytest.mark.heavy
 async def test_the_event_loop_does_not_wait(tmp_path: Path) -> None:
     async with opened(tmp_path, raw=True) as file:
         other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
