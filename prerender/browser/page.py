@@ -509,8 +509,9 @@ class Page:
         if self.context.process is not None:
             self.context.process.weigh()
             if self._renewing and self.context.process.cpu_seconds() > self._renewing[1]:
-                self._renewing[0].reschedule(0.0)
-                self._renewing = None
+                limit, self._renewing = self._renewing[0], None
+                if not limit.expired():
+                    limit.reschedule(0.0)
         visit = self._visit
         if visit is not None and visit.usage.requests > _FLOOD * visit.usage.limits.max_requests:
             self._end(f"more than {_FLOOD} times max_requests = {visit.usage.limits.max_requests}")

@@ -88,7 +88,6 @@ class VirtualClock:
         self.granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
         self._moment, self._ends, self._budget_ms = None, 1, milliseconds
-        self._step_ms = _MOMENT_MS
         policy = _WAITING if wait_for_network else "advance"
         self._base_ms = await self._set_policy(policy, budget=milliseconds)
         return self._budget
@@ -103,6 +102,7 @@ class VirtualClock:
             if not self.has_budget:
                 return
             self._moment = self._session.future("a moment of virtual time")
+            self._step_ms = _MOMENT_MS
             self._ends += 1
             await self._set_policy("advance", budget=_MOMENT_MS, tasks=_MOST_TASKS)
             await self._moment

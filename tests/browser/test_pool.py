@@ -6,6 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,15 @@ async def test_a_page_that_fails_its_trial_is_closed(seen: set[int]) -> None:
         listeners = [task.get_name() for task in asyncio.all_tasks()]
         assert f"proxy at port {tried[0].context.proxy.port}" not in listeners
         assert f"proxy at port {tried[1].context.proxy.port}" in listeners
+
+
+async def test_a_page_is_weighed_while_the_time_to_renew_it_has_just_expired() -> None:
+    async with pool_of(1) as pool, pool.place() as place, pool.page(place, SECONDS) as page:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0) as limit:
+                await asyncio.Event().wait()
+        page._renewing = limit, -1.0
+        page.weigh()
 
 
 async def test_a_page_that_breaks_while_it_is_idle_is_not_lent() -> None:
