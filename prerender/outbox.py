@@ -244,7 +244,7 @@ def _read(note: bytes | None) -> tuple[WaitingMessage, ...]:
 
 def webhook_metrics(outbox: Outbox | None) -> Iterable[Metric]:
     """The metrics of webhooks."""
-    results = {result: outbox.results[result] if outbox else 0 for result in RESULTS}
+    results = outbox.results if outbox else dict.fromkeys(RESULTS, 0)
     yield counter("prerender_webhook_messages", "Messages to [webhooks] url.", results, "result")
     yield gauge(
         "prerender_webhook_waiting_bytes",

@@ -1,11 +1,13 @@
 """The admin listener: who may use its routes, and how errors look. Others add the routes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 
 from prerender.admin import openapi
 from prerender.admin.auth import AdminAuth
@@ -44,11 +46,22 @@ async def listening(app: web.Application, settings: AdminSettings) -> AsyncItera
     """Serve ``app`` while the context is open. Yields the port. Raises OSError."""
     runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
     await runner.setup()
+    assert runner.server is not None
+    runner.server.request_factory = partial(_request, runner.server.request_factory)
     try:
         await web.TCPSite(runner, settings.host, settings.port).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+def _request(
+    request_factory: Callable[..., web.BaseRequest], message: RawRequestMessage, *context: Any
+) -> web.BaseRequest:
+    """A request to this server, whatever the host of an absolute URL: see http/raw_request.py."""
+    if message.url.absolute:
+        message = message._replace(url=message.url.relative())
+    return request_factory(message, *context)
 
 
 async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:

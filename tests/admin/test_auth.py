@@ -210,6 +210,14 @@ async def test_two_proxies_do_not_share_a_port_by_mistake() -> None:
                 pass
 
 
+async def test_absolute_urls(locked: Proxy) -> None:
+    """aiohttp cannot decode the name xn--a (IDNA)."""
+    for url in (b"http://a/healthz", b"https://a:1/healthz", b"http://xn--a/healthz"):
+        request = b"GET " + url + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        answer = await raw.ask(locked.running.admin_port, request)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+
+
 async def test_malformed_requests_leave_no_traceback_in_the_log(
     locked: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -76,7 +76,7 @@ async def fork(
 ) -> Forked:
     """Start ``prerender``, or the ``main`` of another module.
 
-    ``streams``: descriptors as its standard streams, or PIPE to read them here.
+    ``streams``: descriptors as its standard streams, PIPE to read them here, or DEVNULL.
 
     ``terminal``: its standard input is a terminal, which becomes its controlling terminal.
     """
@@ -88,6 +88,9 @@ async def fork(
             read = None
             if stream == subprocess.PIPE:
                 read, stream = os.pipe()  # noqa: PLW2901
+                stack.callback(os.close, stream)
+            elif stream == subprocess.DEVNULL:
+                stream = os.open(os.devnull, os.O_RDWR)  # noqa: PLW2901
                 stack.callback(os.close, stream)
             given.append(stream)
             readers.append(None if read is None else await _reader(read))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,9 +33,7 @@ class S3Server(ServerProcess):
     async def start(self) -> None:
         environ = dict(os.environ) | {"MOTO_S3_CUSTOM_ENDPOINTS": self.endpoint}
         arguments = ("-H", "127.0.0.1", "-p", str(self.port))
-        nothing = os.open(os.devnull, os.O_RDWR)
-        self._process = await fork(arguments, environ, (nothing,) * 3, program="moto.server")
-        os.close(nothing)
+        self._process = await fork(arguments, environ, (DEVNULL,) * 3, program="moto.server")
         async with asyncio.timeout(SECONDS), aiohttp.ClientSession() as client:
             while True:
                 try:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -106,10 +106,8 @@ async def starting(folder: Path) -> AsyncIterator[StartCommand]:
                 "PRERENDER_BROWSER_PAGES": "1",
                 "TMPDIR": str(folder),
             }
-            streams = (os.open(os.devnull, os.O_RDWR),) * 2
             arguments = ["serve", *(["--config", config] if config else [])]
-            process = await fork(arguments, environment, (*streams, PIPE), terminal=False)
-            os.close(streams[0])
+            process = await fork(arguments, environment, (DEVNULL, DEVNULL, PIPE), terminal=False)
             command = Command(process, folder)
             stack.push_async_callback(_end, command)
             return command

@@ -273,7 +273,7 @@ def _dumps(purges: Purges) -> tuple[tuple[str, int], ...]:
 
 def cdn_metrics(forwarding: PurgeForwarding | None) -> Iterable[Metric]:
     """The metrics of purges of a CDN."""
-    results = {result: forwarding.results[result] if forwarding else 0 for result in RESULTS}
+    results = forwarding.results if forwarding else dict.fromkeys(RESULTS, 0)
     yield counter("prerender_cdn_purges", "Tags purged at the CDN.", results, "result")
     yield gauge(
         "prerender_cdn_waiting_purges",
