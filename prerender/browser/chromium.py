@@ -295,9 +295,9 @@ class Chromium:
         """The current processes of its pages."""
         return {process.pid for process in survey(self._process.pid) if process.kind == "renderer"}
 
-    async def look(self) -> None:
+    def look(self) -> None:
         """Register all current processes of the browser."""
-        await self._watch.look()
+        self._watch.look()
 
     def check(self) -> None:
         """Raise BrowserGone if an essential process has ended."""

@@ -6,12 +6,11 @@ a whole page's: if there are many, theirs is lowered at once, and the page itsel
 
 import os
 import signal
-import time
 from contextlib import suppress
 
 import structlog
 
-from prerender.browser.proc import stat_of, thread_name, threads_of
+from prerender.browser.proc import cpu_seconds, stat_of, thread_name, threads_of
 
 # CPU seconds of a render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
@@ -36,7 +35,6 @@ class PageProcess:
         self.pid = pid
         # Distinguishes this process from a later one with the same number.
         self._started = stat_of(pid)[_STARTED]
-        self._clock = _cpu_clock(pid)
         self._used_before = 0.0
         self._niceness = 0
         self._threads = 0
@@ -55,8 +53,7 @@ class PageProcess:
     def cpu_seconds(self) -> float:
         """CPU time so far in seconds; 0 if it has ended."""
         with suppress(OSError):
-            # Reading /proc would take 15 times as long, and renders ask several times.
-            return time.clock_gettime(self._clock)
+            return cpu_seconds(self.pid)
         return 0.0
 
     def weigh(self) -> None:
@@ -119,11 +116,6 @@ class PageProcess:
         with suppress(OSError):
             return b"Worker" in thread_name(self.pid, thread)
         return False
-
-
-def _cpu_clock(pid: int) -> int:
-    """The CPU time clock of a process (clock_getcpuclockid(3))."""
-    return ~pid << 3 | 2
 
 
 def _lower(thread: int, niceness: int) -> None:

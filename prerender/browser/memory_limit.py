@@ -1,8 +1,9 @@
 """The memory limit of Chromium, ``[browser] max_memory``: above it, the largest page is ended.
 
 It applies to all browsers of a pool together, and each browser's guardian enforces it (guardian.py). A
-page can fill gigabytes per second, so the guardian checks more often the less memory is left. Before
-that, the supervisor replaces a browser that keeps using much memory (supervisor.py).
+page can fill gigabytes per second, so the guardian checks more often the less memory is left, unless
+all processes are idle. Before that, the supervisor replaces a browser that keeps using much memory
+(supervisor.py).
 """
 
 import contextlib
@@ -10,15 +11,18 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 
-from prerender.browser.proc import all_processes, command_of, resident_bytes
+from prerender.browser.proc import Idleness, all_processes, command_of, resident_bytes
 
 _SYS_PROCESS_MRELEASE = 448
 _FILL_BYTES_PER_SECOND_PER_CPU = 2 * 1024**3
 # The limits of the interval between checks.
 _LONGEST_PAUSE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.01
+# Another browser of the family may have started, of which this guardian does not know yet.
+_LONGEST_IDLE_SECONDS = 1.0
 # Smaller pages are not the cause: a blank one takes a quarter of this.
 _LEAST_PAGE_BYTES = 64 * 1024**2
 # A browser process of this size holds data of a page, such as blobs, of which the page's own process
@@ -77,9 +81,13 @@ class MemoryLimit:
         self._ending: set[int] = set()
         self._growth = _FILL_BYTES_PER_SECOND_PER_CPU * len(os.sched_getaffinity(0))
         self.pause_seconds = _LONGEST_PAUSE_SECONDS if max_bytes else 3600.0
+        self._idleness = Idleness()
+        self._idle_until = 0.0
 
     def enforce(self) -> None:
         """Check all processes, and set ``pause_seconds`` until the next check."""
+        if self._idleness.lasts() and time.monotonic() < self._idle_until:
+            return
         memory = self._look()
         self._ending &= set(memory)
         # A killed process frees its memory with a delay. Do not end another one meanwhile, unless it
@@ -93,6 +101,9 @@ class MemoryLimit:
         if room < 0 and not self._end_largest(left):
             pause = _LONGEST_PAUSE_SECONDS
         self.pause_seconds = min(pause, _LONGEST_PAUSE_SECONDS)
+        if room > _LEAST_PAGE_BYTES:
+            self._idleness.begin(memory.keys() - {os.getpid()})
+            self._idle_until = time.monotonic() + _LONGEST_IDLE_SECONDS
 
     def _look(self) -> dict[int, Memory]:
         memory = {}

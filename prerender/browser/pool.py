@@ -323,7 +323,7 @@ class Pool:
             if try_out is not None:
                 await try_out(page)
             # The browser's processes must be registered before the page is used.
-            await stock.browser.look()
+            stock.browser.look()
         except BaseException:
             await page.close()
             raise

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -11,7 +12,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.memory_limit import Memory, total_bytes
-from prerender.browser.proc import command_of, session_members, stat_of
+from prerender.browser.proc import Idleness, command_of, is_stopped, session_members, stat_of
 
 # Without a zygote there are no new renderers: the renders of a browser that lost it are discarded. The
 # network service is a thread of the browser process.
@@ -27,29 +28,29 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and its memory: private, shared with other processes, and of files."""
+    """A process, and its parent."""
 
     pid: int
     parent: int
     kind: str
-    stopped: bool
-    memory: Memory
 
 
 def survey(guardian_pid: int) -> list[Process]:
     """The guardian and all processes of its session. Takes a few milliseconds at most."""
     processes = []
-    for pid, (state, parent) in session_members(guardian_pid).items():
-        with suppress(OSError, ValueError):
-            processes.append(
-                Process(pid, parent, kind_of(command_of(pid)), state in "Tt", Memory.of(pid))
-            )
+    for pid, parent in session_members(guardian_pid).items():
+        with suppress(OSError):
+            processes.append(Process(pid, parent, kind_of(command_of(pid))))
     return processes
 
 
-def memory_of(processes: list[Process]) -> int:
+def memory_of(processes: Iterable[Process]) -> int:
     """The approximate total memory of the processes in bytes (memory_limit.total_bytes)."""
-    return total_bytes(process.memory for process in processes)
+    memory = []
+    for process in processes:
+        with suppress(OSError, ValueError):
+            memory.append(Memory.of(process.pid))
+    return total_bytes(memory)
 
 
 def kind_of(command: list[str]) -> str:
@@ -80,6 +81,8 @@ class Watch:
     def __init__(self, guardian_pid: int) -> None:
         self._guardian_pid = guardian_pid
         self._vital: dict[int, int] = {}  # process id -> pidfd, readable when the process exits
+        self._processes: list[Process] = []
+        self._idleness = Idleness()
         self._stopped: set[int] = set()
         self.memory_bytes = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -87,12 +90,15 @@ class Watch:
 
     async def _run(self) -> None:
         while True:
-            await self.look()
+            if not self._idleness.lasts():
+                self.look()
+            self._kill_stopped()
             await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
-    async def look(self) -> None:
-        """Measure the memory, register new processes, and kill stopped ones."""
-        processes = survey(self._guardian_pid)
+    def look(self) -> None:
+        """Register all current processes, and measure their memory."""
+        self._processes = processes = survey(self._guardian_pid)
+        self._idleness.begin(one.pid for one in processes if one.kind != "guardian")
         self.memory_bytes = memory_of(processes)
         zygotes = {process.pid for process in processes if process.kind == "zygote"}
         for process in processes:
@@ -100,7 +106,9 @@ class Watch:
             copy = process.pid in zygotes and process.parent in zygotes
             if process.kind == _VITAL and not copy and process.pid not in self._vital:
                 self._keep(process)
-        stopped = {process.pid for process in processes if process.stopped}
+
+    def _kill_stopped(self) -> None:
+        stopped = {process.pid for process in self._processes if _is_stopped(process.pid)}
         for pid in stopped & self._stopped:
             # Nobody would continue it, and its renders would wait until their deadline.
             log.warning("stopped_process_killed", pid=pid)
@@ -142,6 +150,12 @@ class Watch:
             _, descriptor = self._vital.popitem()
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError):
+        return is_stopped(pid)
+    return False
 
 
 def _is_exiting(pid: int) -> bool:
