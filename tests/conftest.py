@@ -108,6 +108,17 @@ def pytest_runtest_teardown() -> Generator[None]:
         logs.flush()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Do not send the output of tests that pass to the process that reports: nothing shows it."""
+    report = yield
+    if report.passed and hasattr(item.config, "workerinput"):
+        report.sections.clear()
+    return report
+
+
 @dataclass
 class Site:
     """An origin. ``requests``: all requests it received, oldest first."""

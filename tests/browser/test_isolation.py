@@ -61,8 +61,8 @@ _IN_WORKERS = ("worker", "nested-worker", "shared-worker", "service-worker")
 _WAYS = ("plain", "keepalive", "beacon", "later")
 SENDING = tuple(f"{how}-{way}" for how in (*_GOING_ON, *_IN_WORKERS) for way in _WAYS)
 # One of each kind: tasks, handlers, late responses, workers, and what sends without end.
-SOME = ("load", "late", "service-worker", "password")
-SOME_OTHERS = ("pagehide", "many-while-leaving", "shared-worker", "nested-worker-later")
+SOME = ("late", "service-worker", "password")
+SOME_OTHERS = ("pagehide", "many-while-leaving", "nested-worker-later")
 # Headers of requests by which a browser would tell that it has been here.
 _TELLING = re.compile(
     r"cookie|authorization|if-.*|referer|sec-ch-.*|available-dictionary|dpr|device-memory|upgrade.*",

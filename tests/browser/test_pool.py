@@ -53,17 +53,6 @@ async def test_pages_are_lent_and_come_back() -> None:
         await state(pool, "2 idle, 0 busy, 0 waiting")
 
 
-async def test_callers_wait_in_their_order() -> None:
-    async with pool_of(1) as pool:
-        await state(pool, "1 idle, 0 busy, 0 waiting")
-        callers = [Borrower(pool) for _ in range(4)]
-        for number, caller in enumerate(callers):
-            await state(pool, f"0 idle, 1 busy, {3 - number} waiting")
-            await caller.has_page()
-            await caller.give_back()
-        await state(pool, "1 idle, 0 busy, 0 waiting")
-
-
 async def test_a_full_queue_is_told_at_once() -> None:
     async with pool_of(1, queue=1) as pool:
         # One for the page that is not there yet, one in the queue.
@@ -77,69 +66,6 @@ async def test_a_full_queue_is_told_at_once() -> None:
         assert time.monotonic() - started < SECONDS / 2
         await holder.give_back()
         await waiter.give_back()
-        await state(pool, "1 idle, 0 busy, 0 waiting")
-
-
-async def test_a_wait_has_its_limit() -> None:
-    async with pool_of(1) as pool:
-        holder = Borrower(pool)
-        await state(pool, "0 idle, 1 busy, 0 waiting")
-        with pytest.raises(PoolBusy, match=r"no page became free in 0\.1 s"):
-            await Borrower(pool, timeout=0.05).task
-        await state(pool, "0 idle, 1 busy, 0 waiting")
-        await holder.give_back()
-        await state(pool, "1 idle, 0 busy, 0 waiting")
-
-
-async def test_a_caller_who_leaves_gives_its_place_back() -> None:
-    async with pool_of(1, queue=1) as pool:
-        holder = Borrower(pool)
-        await state(pool, "0 idle, 1 busy, 0 waiting")
-        for _ in range(3):
-            leaving = Borrower(pool)
-            await state(pool, "0 idle, 1 busy, 1 waiting")
-            leaving.task.cancel()
-            await asyncio.wait([leaving.task])
-            await state(pool, "0 idle, 1 busy, 0 waiting")
-        await holder.give_back()
-        await state(pool, "1 idle, 0 busy, 0 waiting")
-
-
-async def test_a_page_for_a_caller_who_has_just_left() -> None:
-    """The caller is cancelled after the page was assigned to it. The next caller gets the page."""
-    async with pool_of(1) as pool:
-        holder = Borrower(pool)
-        await state(pool, "0 idle, 1 busy, 0 waiting")
-        for others in (0, 1):
-            leaving = Borrower(pool)
-            following = [Borrower(pool) for _ in range(others)]
-            await state(pool, f"0 idle, 1 busy, {1 + others} waiting")
-            await holder.give_back()
-            # The waiting task wakes up in the round of the loop after the one that hands over.
-            while f"{1 + others} waiting" in repr(pool):
-                await asyncio.sleep(0)
-            leaving.task.cancel()
-            await asyncio.wait([leaving.task])
-            assert leaving.task.cancelled()
-            assert leaving.page is None
-            if others:
-                await state(pool, "0 idle, 1 busy, 0 waiting")
-                await following[0].give_back()
-            await state(pool, "1 idle, 0 busy, 0 waiting")
-            holder = Borrower(pool)
-            await state(pool, "0 idle, 1 busy, 0 waiting")
-        await holder.give_back()
-
-
-async def test_a_caller_who_fails_or_leaves_while_it_holds_a_page() -> None:
-    async with pool_of(1) as pool:
-        with pytest.raises(ZeroDivisionError):
-            async with pool.place() as place, pool.page(place, SECONDS):
-                _ = 1 / 0
-        holder = Borrower(pool)
-        await state(pool, "0 idle, 1 busy, 0 waiting")
-        holder.task.cancel()
-        await asyncio.wait([holder.task])
         await state(pool, "1 idle, 0 busy, 0 waiting")
 
 

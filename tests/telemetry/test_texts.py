@@ -25,7 +25,8 @@ SETTINGS = {
 
 def words() -> Iterator[Word]:
     for module in pkgutil.walk_packages(prerender.__path__, "prerender."):
-        if not module.name.endswith("__main__"):
+        # The server of MCP has no words, and its imports take as long as all others.
+        if not module.name.endswith(("__main__", "mcp.server")):
             importlib.import_module(module.name)
     for kind in Word.__subclasses__():
         yield from kind
