@@ -55,37 +55,32 @@ async def test_render_prints_the_snapshot_and_nothing_else(
     assert printed.out == (await proxy.crawl(pretty)).body
 
 
-async def test_render_asks_for_a_path_as_browsers_do(start_origin: StartOrigin) -> None:
-    origin = await pages(start_origin, {"/ü b": PAGE})
-    assert (await run("render", f"{origin.url}/ü b?q=%c3%bc%2f&ß#!/")).status == 0
-    assert [request.raw_path for request in origin.requests] == ["/%C3%BC%20b?q=%c3%bc%2f&%C3%9F"]
+async def test_render_asks_the_origin_of_the_settings_for_a_path_as_browsers_do(
+    start_origin: StartOrigin,
+) -> None:
+    page = "<script>document.write(location.href)</script>"
+    origin = await pages(start_origin, {"/ü b": page})
+    url = "https://www.example.com/ü b?q=%c3%bc%2f&ß#!/a"
+    printed = await run("render", url, environ={"PRERENDER_ORIGIN": origin.url})
+    assert printed.status == 0, printed.err
+    path = "/%C3%BC%20b?q=%c3%bc%2f&%C3%9F"
+    assert f"https://www.example.com{path.replace('&', '&amp;')}#!/a".encode() in printed.out
+    assert [request.raw_path for request in origin.requests] == [path]
 
 
-async def test_render_asks_the_origin_of_the_settings(
+async def test_render_notes_a_status_that_is_not_200(
     start_origin: StartOrigin, tmp_path: Path
 ) -> None:
-    origin = await pages(start_origin, {"/": "<script>document.write(location.href)</script>"})
-    file = tmp_path / "settings.toml"
-    file.write_text(f'[origin]\nurl = "{origin.url}"\n')
-    url = "https://www.example.com/#!/a"
-    for printed in (
-        await run("render", url, environ={"PRERENDER_ORIGIN": origin.url}),
-        await run("render", url, "--config", str(file)),
-    ):
-        assert printed.status == 0, printed.err
-        assert url.encode() in printed.out
-
-
-async def test_render_notes_a_status_that_is_not_200(start_origin: StartOrigin) -> None:
     gone = web.Response(status=404, body=b"<p>nothing here", content_type="text/html")
     moved = web.Response(status=301, headers={"Location": "/p#!new"})
     origin = await pages(start_origin, {"/gone": gone, "/old": moved})
-    printed = await run("render", f"{origin.url}/gone#!a")
+    # The origin of a file.
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[origin]\nurl = "{origin.url}"\n')
+    url = "https://www.example.com/gone#!a"
+    printed = await run("render", url, "--config", str(file))
     assert b"nothing here" in printed.out
-    assert (printed.status, printed.err) == (
-        0,
-        f"prerender: {origin.url}/gone#!a: status 404\n",
-    )
+    assert (printed.status, printed.err) == (0, f"prerender: {url}: status 404\n")
     printed = await run("render", f"{origin.url}/old")
     assert printed == Ended(0, b"", f"prerender: {origin.url}/old: status 301, Location: /p#!new\n")
 
@@ -138,7 +133,7 @@ def test_render_of_what_is_no_url(url: str, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr() == ("", f"prerender render: {URL_HELP}\n")
 
 
-async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigin) -> None:
+async def test_results_on_a_full_disk_or_a_closed_pipe(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
     full = os.open("/dev/full", os.O_WRONLY)
     read, closed_pipe = os.pipe()
@@ -147,7 +142,8 @@ async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigi
         assert await run("render", origin.url, stdout=full) == Ended(
             1, b"", "prerender: cannot write to standard output: No space left on device\n"
         )
-        assert await run("render", origin.url, stdout=closed_pipe) == Ended(1, b"", "")
+        # Every command writes in the same way.
+        assert await run("config", "--example", stdout=closed_pipe) == Ended(1, b"", "")
     finally:
         os.close(full)
         os.close(closed_pipe)
@@ -200,7 +196,7 @@ async def test_serve_until_it_is_told_to_stop(
         "PRERENDER_BROWSER_SANDBOX": "off",
     }
     with tempfile.TemporaryDirectory() as folder:
-        async with newly_started("serve", environ=environ | {"TMPDIR": folder}) as process:
+        async with started("serve", environ=environ | {"TMPDIR": folder}) as process:
             assert process.stderr is not None
             async with asyncio.timeout(30):
                 warning = json.loads(await process.stderr.readline())

@@ -88,13 +88,16 @@ class Tab:
             f"(() => {{ try {{ const value = {expression}; "
             "return value instanceof Node ? true : value } catch {} })()"
         )
+        pause = 0.02
         try:
             async with asyncio.timeout(_SECONDS):
                 while True:
                     with suppress(CommandFailed):  # between two documents there is nothing to ask
                         if value := await self.run(wanted):
                             return value
-                    await asyncio.sleep(0.05)
+                    # To read the text of a page costs it a layout.
+                    await asyncio.sleep(pause)
+                    pause = min(1.5 * pause, 0.25)
         except TimeoutError:
             shown = await self.run("[location.href, document.body?.innerText]")
             raise AssertionError(f"{expression} does not come true; shown is {shown}") from None
@@ -156,7 +159,11 @@ class Tab:
 @asynccontextmanager
 async def persons_browser() -> AsyncIterator[DevTools]:
     """A browser for many tabs."""
-    flags = ("--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars")
+    flags = (
+        *("--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"),
+        # Processes and pages that no test uses cost CPU time.
+        "--disable-features=BackForwardCache,SpareRendererForSitePerProcess",
+    )
     async with plain_browser(*flags) as devtools:
         yield devtools
 

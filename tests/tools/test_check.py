@@ -201,7 +201,7 @@ def test_each_fault_that_check_knows_is_on_the_faulty_site() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param([*faulty.FAULTS][::10], id="a few"),
+        pytest.param([*faulty.FAULTS][::20], id="a few"),
         pytest.param([*faulty.FAULTS], id="all", marks=pytest.mark.long),
     ],
 )
@@ -270,10 +270,12 @@ async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> N
     assert 0.5 < page["similarity"] < 1
 
 
-async def test_what_the_proxy_keeps_from_crawlers(
+async def test_what_the_proxy_keeps_from_crawlers_and_what_the_origin_does(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """The visitor's browser reaches the API of the site, and the report names the setting."""
+    """The visitor's browser reaches the API of the site, and the report names the setting. A page
+    without a snapshot is reported with the cause.
+    """
     api = web.Application()
 
     async def data(request: web.Request) -> web.Response:
@@ -287,42 +289,32 @@ async def test_what_the_proxy_keeps_from_crawlers(
     own = web.Application()
 
     async def page(request: web.Request) -> web.Response:
-        script = {"/needed": load, "/optional": caught}[request.path]
-        text = f"{HEAD}{TEXT}<meta name=fragment content='!'><p id=o></p><script>{script}</script>"
-        return web.Response(text=text, content_type="text/html")
+        script = {"/optional": caught, "/broken": "fetch('/failing')"}[request.path]
+        text = f"{HEAD.format(request.path)}{TEXT}<meta name=fragment content='!'><p id=o></p>"
+        return web.Response(text=f"{text}<script>{script}</script>", content_type="text/html")
 
+    async def failing(_: web.Request) -> web.Response:
+        raise web.HTTPBadGateway
+
+    async def listed(_: web.Request) -> web.Response:
+        return web.Response(text=f"{site.url}/optional\n{site.url}/broken#!a")
+
+    own.router.add_get("/failing", failing)
+    own.router.add_get("/list.txt", listed)
     own.router.add_get("/{path}", page)
     site = await start_origin(own)
     proxy = await start_proxy(site.url, {"render": {"optional": ["/api"]}})
-    _, report = await checked(f"{site.url}/optional", "--via", proxy.url)
-    found = codes(report["pages"][0])
-    assert "something more" in found["incomplete"]
-    assert f"{other_port}/api: not a public address" in found["request-refused"]
-    assert (
-        f"add {other_port.removeprefix('http://')} to [network] allow" in found["request-refused"]
-    )
-
-
-async def test_the_cause_of_a_page_without_a_snapshot(
-    start_origin: StartOrigin, start_proxy: StartProxy
-) -> None:
-    own = web.Application()
-
-    async def page(_: web.Request) -> web.Response:
-        script = "fetch('/api')"
-        return web.Response(text=f"{HEAD}{TEXT}<script>{script}</script>", content_type="text/html")
-
-    async def broken(_: web.Request) -> web.Response:
-        raise web.HTTPBadGateway
-
-    own.router.add_get("/", page)
-    own.router.add_get("/api", broken)
-    site = await start_origin(own)
-    proxy = await start_proxy(site.url)
-    _, report = await checked(f"{site.url}/#!a", "--via", proxy.url)
-    found = codes(report["pages"][0])
-    assert found.keys() == {"status", "verdict", "request-failed"}
-    assert found["request-failed"] == f"{site.url}/api: status 502"
+    _, report = await checked(f"{site.url}/list.txt", "--via", proxy.url)
+    found = {path: codes(one) for path, one in by_page(report, site.url).items()}
+    assert found.keys() == {"/optional", "/broken#!a"}
+    refused = found["/optional"]
+    assert "something more" in refused["incomplete"]
+    assert f"{other_port}/api: not a public address" in refused["request-refused"]
+    allow = f"add {other_port.removeprefix('http://')} to [network] allow"
+    assert allow in refused["request-refused"]
+    failed = found["/broken#!a"]
+    assert failed.keys() == {"status", "verdict", "request-failed"}
+    assert failed["request-failed"] == f"{site.url}/failing: status 502"
 
 
 async def test_the_request_that_a_page_waits_for(start_origin: StartOrigin) -> None:
