@@ -137,8 +137,8 @@ async def test_killed_together_with_its_guardian(
     assert not profile.exists()
     # That of the running one is not touched by a third.
     (profile,) = command.folder.glob("prerender-*")
-    third = await start_command()
-    await third.ready(client)
+    third = await start_command(BROWSER_PATH="/nonexistent")
+    await third.serving()
     assert profile.exists()
     for running in (following, third):
         running.process.terminate()

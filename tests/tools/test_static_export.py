@@ -19,7 +19,8 @@ from tests.support.programs import Ended, run
 SHELL = """<!DOCTYPE html><html lang="en"><head><title>Shop</title></head><body><div id="app"></div>
 <noscript>Needs JavaScript</noscript><script src="/app.js"></script></body></html>"""
 APP = """
-  const page = { "/": "Home", "/lamps": "Lamps", "/lamps/arc": "Arc", "/a b": "Space" };
+  const page = { "/": "Home", "/lamps": "Lamps", "/lamps/arc": "Arc", "/lamps/mine": "Mine",
+    "/a b": "Space" };
   const title = page[decodeURIComponent(location.pathname)];
   document.title = title ?? "Missing";
   document.head.insertAdjacentHTML("beforeend", title ? `<meta name=description content=${title}>` :
@@ -58,7 +59,9 @@ async def _export(site: Site, folder: Path, paths: list[str], *more: str) -> End
     return await run("export", "-", "--static", "--to", str(folder), *more, stdin=listed)
 
 
-async def test_crawlers_get_the_files(site: Site, tmp_path: Path, client: ClientSession) -> None:
+async def test_crawlers_get_the_files_until_a_new_export_replaces_them(
+    site: Site, tmp_path: Path, client: ClientSession
+) -> None:
     export = tmp_path / "static"
     paths = ["/", "/lamps", "/lamps/arc", "/a%20b", "/missing", "/lamps?page=2", "/#!/state"]
     ended = await _export(site, export, paths)
@@ -109,6 +112,21 @@ async def test_crawlers_get_the_files(site: Site, tmp_path: Path, client: Client
             agent = f"{one.name[1:]} 1.0" if anchored else f"Mozilla/5.0 (compatible; {one.name})"
             assert await title("/lamps", agent) == "Lamps", one.name
 
+    owners = export / "lamps/mine/index.html"
+    owners.parent.mkdir()
+    owners.write_text("the owner's")
+    ended = await _export(site, export, ["/", "/lamps/mine"])
+    assert ended.status == 1
+    assert f"{owners} exists, and is not of an export" in ended.out.decode()
+    assert owners.read_text() == "the owner's"
+    assert not (export / "lamps/index.html").exists()
+    assert not (export / "lamps/arc").exists()
+    index = export / "prerender-static.json"
+    assert json.loads(index.read_text())["files"] == ["index.html"]
+    index.write_text('{"files": ["../x.html"]}')
+    ended = await _export(site, export, ["/"])
+    assert ended.err.endswith("prerender-static.json: is not the index of a static export\n")
+
 
 async def test_applications_start_from_the_files(site: Site, tmp_path: Path) -> None:
     export = tmp_path / "static"
@@ -129,21 +147,6 @@ async def test_applications_start_from_the_files(site: Site, tmp_path: Path) -> 
         ended = await run("render", f"http://127.0.0.1:{port}/lamps")
     started = ended.out.decode()
     assert started.count("<h1>Lamps</h1>") == started.count(">dialog</div>") == 1
-
-
-async def test_a_new_export_replaces_the_last_one(site: Site, tmp_path: Path) -> None:
-    assert (await _export(site, tmp_path, ["/", "/lamps"])).status == 0
-    (tmp_path / "lamps/arc").mkdir()
-    (tmp_path / "lamps/arc/index.html").write_text("the owner's")
-    ended = await _export(site, tmp_path, ["/", "/lamps/arc"])
-    assert ended.status == 1
-    assert f"{tmp_path}/lamps/arc/index.html exists, and is not of an export" in ended.out.decode()
-    assert (tmp_path / "lamps/arc/index.html").read_text() == "the owner's"
-    assert not (tmp_path / "lamps/index.html").exists()
-    assert json.loads((tmp_path / "prerender-static.json").read_text())["files"] == ["index.html"]
-    (tmp_path / "prerender-static.json").write_text('{"files": ["../x.html"]}')
-    ended = await _export(site, tmp_path, ["/"])
-    assert ended.err.endswith("prerender-static.json: is not the index of a static export\n")
 
 
 @pytest.mark.parametrize(

@@ -466,7 +466,7 @@ async def test_the_image_of_a_link_preview(
 async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(
     shop: Site, start_proxy: StartProxy
 ) -> None:
-    proxy = await start_proxy(shop.url, {"site": {"url": SITE}, "browser": {"pages": 2}})
+    proxy = await start_proxy(shop.url, {"site": {"url": SITE}})
     api = Api(proxy)
     keys = [(await api.post("/render", {"url": f"/#!/items/{n}"}))["id"] for n in (1, 2)]
     looks = [
@@ -478,7 +478,7 @@ async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(
     assert (await crawled).status == 200
     assert all(picture.startswith(PNG) for picture in pictures)
     async with asyncio.timeout(10):
-        while proxy.running.pool.state.idle != 2:
+        while proxy.running.pool.state.idle != 1:
             await asyncio.sleep(0.01)
     assert (await proxy.crawl("/#!/items/5")).status == 200
     # Seen a moment ago: not made again.

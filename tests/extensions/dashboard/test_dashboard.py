@@ -13,7 +13,7 @@ from tests.support import example
 from tests.support.tab import Tab, browsing, persons_browser
 
 SITE = "https://shop.example"
-SETTINGS = {"site": {"url": SITE}, "triggers": {"search": "render"}, "cache": {"stale": "1h"}}
+SETTINGS = {"triggers": {"search": "render"}, "cache": {"stale": "1h"}}
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 # Marks in a chart or its legend that have no colour.
 UNCOLOURED = """[...document.querySelectorAll(".swatch, svg .bar")].filter((one) => {
@@ -67,7 +67,7 @@ async def proxy_to_read(requests_to_read: list[str]) -> AsyncIterator[Proxy]:
         requests_to_read.append(request.path)
 
     shop.on_response_prepare.append(record)
-    async with proxied(shop, SETTINGS) as proxy:
+    async with proxied(shop, SETTINGS | {"site": {"url": SITE}}) as proxy:
         await use(proxy)
         yield proxy
 

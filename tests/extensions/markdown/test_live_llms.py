@@ -1,5 +1,7 @@
 """/llms.txt and /llms-full.txt, served from stored snapshots."""
 
+from collections.abc import Sequence
+
 import pytest
 from aiohttp import web
 
@@ -40,12 +42,15 @@ STORED = ("/", "/lamps/", "/lamps/arc", "/search?q=x", "/hidden", "/header", "/m
 
 
 async def _stored(
-    start_origin: StartOrigin, start_proxy: StartProxy, **more: str | web.Response
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    stored: Sequence[str] = STORED,
+    **more: str | web.Response,
 ) -> Proxy:
     origin = await pages(start_origin, CONTENT | {f"/{name}": it for name, it in more.items()})
     # What is private is left out, even if the owner stores it.
     proxy: Proxy = await start_proxy(origin.url, ON | {"cache": {"obey_origin": False}})
-    for path in STORED:
+    for path in stored:
         await proxy.crawl(path)
     return proxy
 
@@ -53,7 +58,8 @@ async def _stored(
 async def test_by_the_sitemap(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     xml = web.Response(text=SITEMAP, content_type="application/xml")
     robots = web.Response(text=f"Sitemap: {SITE}/map.xml\n")
-    proxy = await _stored(start_origin, start_proxy, **{"map.xml": xml, "robots.txt": robots})
+    files = {"map.xml": xml, "robots.txt": robots}
+    proxy = await _stored(start_origin, start_proxy, STORED, **files)
     answer = await proxy.get("/llms.txt")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -89,7 +95,7 @@ async def test_the_files_are_bounded(
 ) -> None:
     monkeypatch.setattr(live_llms, "MOST_FULL_BYTES", 100)
     monkeypatch.setattr(live_llms, "MOST_PAGES", 2)
-    proxy = await _stored(start_origin, start_proxy)
+    proxy = await _stored(start_origin, start_proxy, STORED[:3])
     assert (await proxy.get("/llms.txt")).text.count("\n- ") == 2
     full = (await proxy.get("/llms-full.txt")).text
     assert full.count("Source: ") == 1
@@ -101,7 +107,8 @@ async def test_the_origins_own_file_wins(
 ) -> None:
     own = web.Response(text="# Own", content_type="text/plain")
     app = web.Response(text="<p>app", content_type="text/html")
-    proxy = await _stored(start_origin, start_proxy, **{"llms.txt": own, "llms-full.txt": app})
+    files = {"llms.txt": own, "llms-full.txt": app}
+    proxy = await _stored(start_origin, start_proxy, STORED[:1], **files)
     assert (await proxy.get("/llms.txt")).text == "# Own"
     assert (await proxy.get("/llms-full.txt")).text.startswith("Source: ")
     assert (await proxy.get("/llms-full.txt", headers={"Host": "other.example"})).text == "<p>app"

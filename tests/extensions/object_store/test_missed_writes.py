@@ -116,7 +116,7 @@ async def restarted(redis: RedisServer) -> None:
 @pytest.mark.usefixtures("due_at_once")
 async def test_others_copy_what_a_killed_replica_could_not_save(site: Site) -> None:
     killed = site.without_bucket()
-    keys = [f"k{number}" for number in range(20)]
+    keys = [f"k{number}" for number in range(8)]
     for key in keys:
         assert await killed.set(key, await made(killed, "x", key), 60)
     await killed.reconcile()
