@@ -359,7 +359,7 @@ def _children() -> list[psutil.Process]:
 
 async def test_the_loop_goes_on_while_markdown_is_made() -> None:
     worker = MarkdownWorker()
-    html = b"<main>" + b"<p>words <b>and</b> <a href=x>more</a></p>" * 10_000
+    html = b"<main>" + b"<p>words <b>and</b> <a href=x>more</a></p>" * 20_000
     longest = 0.0
 
     async def watch() -> None:
