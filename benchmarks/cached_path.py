@@ -52,7 +52,7 @@ async def in_front(folder: Path, proxy: Side, *pinned: str) -> AsyncIterator[Sid
     for ours, here in (
         ("listen 80;", f"listen 127.0.0.1:{port};"),
         ("prerender:8080", proxy.url.removeprefix("http://")),
-        ("/var/cache/nginx/", f"{folder}/"),
+        ("/var/cache/nginx-snapshots", f"{folder}/snapshots"),
     ):
         assert ours in config
         config = config.replace(ours, here)
