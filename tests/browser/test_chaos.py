@@ -11,6 +11,7 @@ from tests.support import chaos
 from tests.support.pools import shop_and_proxy
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_shared_browser")
 async def test_every_answer_is_a_snapshot_or_a_refusal(
     start_origin: StartOrigin,

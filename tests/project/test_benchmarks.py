@@ -66,6 +66,7 @@ for script in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_those_that_take_long_can_be_started() -> None:
     printed = in_(ROOT, sys.executable, "-c", _EACH, *LONG)
     assert [script for script in LONG if f"usage: {script} " not in printed] == []

@@ -237,6 +237,7 @@ async def test_slow_readers_of_a_forwarded_file(start_forwarding: StartForwardin
             tracemalloc.stop()
 
 
+@pytest.mark.long
 async def test_without_descriptors_clients_wait(tmp_path: Path) -> None:
     """The admin listener still responds."""
     public, admin = raw.free_ports(2)

@@ -24,7 +24,8 @@ async def crawled(client: ClientSession, command: Command) -> tuple[str, str]:
         return response.headers["Cache-Status"], await response.text()
 
 
-@pytest.mark.parametrize("changed", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("changed", [False, True])
 async def test_another_one_renews_it(
     changed: bool,
     start_command: StartCommand,

@@ -76,6 +76,7 @@ async def move_a_slot(cluster: Cluster, answers: list[SnapshotResult], page: str
     await more(answers, PAGES)
 
 
+@pytest.mark.long
 async def test_a_slot_moves_and_a_primary_dies(tmp_path: Path) -> None:
     async with (
         redis_cluster(tmp_path) as cluster,
