@@ -73,7 +73,8 @@ class Idleness:
         used = self._used()
         if used is None or self._before is None:
             return False
-        return used - self._before < self._MOST_SECONDS
+        # Less than before: the number of a process that has ended is that of another one.
+        return 0 <= used - self._before < self._MOST_SECONDS
 
     def _used(self) -> float | None:
         with contextlib.suppress(OSError):
@@ -90,8 +91,10 @@ def command_of(pid: int) -> list[str]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal or a debugger. Raises OSError."""
-    return _stat(pid, 0)[0] in b"Tt"
+    """Whether a process was stopped by a signal or a debugger; False if it has ended."""
+    with contextlib.suppress(OSError):
+        return _stat(pid, 0)[0] in b"Tt"
+    return False
 
 
 def stat_of(pid: int, thread: int = 0) -> list[int]:

@@ -108,7 +108,7 @@ class Watch:
                 self._keep(process)
 
     def _kill_stopped(self) -> None:
-        stopped = {process.pid for process in self._processes if _is_stopped(process.pid)}
+        stopped = {process.pid for process in self._processes if is_stopped(process.pid)}
         for pid in stopped & self._stopped:
             # Nobody would continue it, and its renders would wait until their deadline.
             log.warning("stopped_process_killed", pid=pid)
@@ -150,12 +150,6 @@ class Watch:
             _, descriptor = self._vital.popitem()
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
-
-
-def _is_stopped(pid: int) -> bool:
-    with suppress(OSError):
-        return is_stopped(pid)
-    return False
 
 
 def _is_exiting(pid: int) -> bool:
