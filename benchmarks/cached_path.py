@@ -27,13 +27,15 @@ import uvloop
 from aiohttp import ClientSession, web
 from measuring import Side, median
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.support import nginx_server
+
 BODY_BYTES = 20_000
 CONNECTIONS = 32
 PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{'x' * (BODY_BYTES - 100)}</p>"
 ETAG = '"benchmark"'
 UGLY = "/?_escaped_fragment_="
 
-CACHING = Path(__file__).resolve().parent.parent / "deploy/nginx/caching.conf"
 NGINX_CACHE = "proxy_cache_path {folder}/cache keys_zone=pages:1m;"
 NGINX_CACHED = """
 location / {{
@@ -48,14 +50,9 @@ location / {{
 async def in_front(folder: Path, proxy: Side, *pinned: str) -> AsyncIterator[Side]:
     """nginx in front of the proxy, with the configuration in deploy/."""
     port = measuring.free_port()
-    config = CACHING.read_text(encoding="utf-8")
-    for ours, here in (
-        ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ("prerender:8080", proxy.url.removeprefix("http://")),
-        ("/var/cache/nginx-snapshots", f"{folder}/snapshots"),
-    ):
-        assert ours in config
-        config = config.replace(ours, here)
+    config = nginx_server.deployed(
+        "caching.conf", folder, port, [int(proxy.url.rpartition(":")[2])]
+    )
     async with measuring.nginx(folder, *pinned, http=config) as nginx:
         yield Side(f"http://127.0.0.1:{port}", nginx.pid)
 

@@ -22,7 +22,6 @@ from measuring import serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support import nginx_server, raw
-from tests.support.commands import ROOT
 from tests.support.processes import ServerProcess
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import S3Server, s3_server, url_of
@@ -30,7 +29,6 @@ from tests.support.s3_server import S3Server, s3_server, url_of
 __all__ = ["Part", "Replicas", "Site", "replicas", "s3_server", "shown_in"]
 
 START_SECONDS = 60.0
-_NGINX = ROOT / "deploy/nginx/replicas.conf"
 _PAGE = """<!DOCTYPE html><title>Light</title><p id="out"></p><script>
   document.getElementById("out").textContent = "page {number}, render {render}";
 </script>"""
@@ -253,10 +251,7 @@ async def replicas(
             stack.push_async_callback(proxy.kill)
         await asyncio.gather(*(proxy.start() for proxy in proxies))
         port = raw.free_port()
-        config = _NGINX.read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
-        for number in range(1, 4):
-            # Where there are fewer than three, a proxy is named twice.
-            address = f"127.0.0.1:{proxies[number % count].port}"
-            config = config.replace(f"prerender-{number}:8080", address)
+        ports = [proxy.port for proxy in proxies]
+        config = nginx_server.deployed("replicas.conf", folder, port, ports)
         await stack.enter_async_context(nginx_server.running(folder, config, port, errors="crit"))
         yield Replicas(f"http://127.0.0.1:{port}", site, proxies, redis, bucket)

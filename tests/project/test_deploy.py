@@ -130,15 +130,7 @@ async def nginx(
     folder: Path, file: Path, port: int, proxy_port: int, site_port: int
 ) -> AsyncIterator[None]:
     """nginx with a configuration from deploy/ at other addresses, which ``nginx -t`` accepts."""
-    site = text_of(file)
-    for name, address in (
-        ("listen 80;", f"listen 127.0.0.1:{port};"),
-        (r"server prerender(-\d)?:8080\b", f"server 127.0.0.1:{proxy_port}"),
-        ("server origin:3000;", f"server 127.0.0.1:{site_port};"),
-        ("/var/cache/", f"{folder}/"),
-    ):
-        site, count = re.subn(name, address, site)
-        assert count or "origin" in name or "cache" in name
+    site = nginx_server.deployed(file.name, folder, port, [proxy_port], site_port)
     (folder / "site.conf").write_text(site)
     included = nginx_server.configuration(folder, f"  include {folder}/site.conf;")
     (folder / "nginx.conf").write_text(included)

@@ -2,14 +2,17 @@
 
 import asyncio
 import getpass
+import itertools
 import os
+import re
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support import raw
+from tests.support.commands import ROOT
 
 _START_SECONDS = 10
 
@@ -36,6 +39,26 @@ def configuration(folder: Path, http: str, errors: str = "error") -> str:
     """A complete configuration around the contents of its ``http`` block. ``errors``: the log level."""
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     return _MAIN.format(user=user, folder=folder, errors=errors, http=http)
+
+
+def deployed(
+    name: str, folder: Path, port: int, proxy_ports: Sequence[int], origin_port: int = 0
+) -> str:
+    """A configuration of ``deploy/nginx``, but on loopback ports and with its cache in a folder. A port
+    of a proxy is used again if the configuration names more proxies than there are ports.
+    """
+    proxies = itertools.cycle(proxy_ports)
+    config = (ROOT / "deploy/nginx" / name).read_text(encoding="utf-8")
+    for pattern, address in (
+        (r"\blisten 80;", lambda _: f"listen 127.0.0.1:{port};"),
+        (r"\bserver prerender(-\d)?:8080\b", lambda _: f"server 127.0.0.1:{next(proxies)}"),
+        (r"\bserver origin:3000\b", lambda _: f"server 127.0.0.1:{origin_port}"),
+        ("/var/cache/", lambda _: f"{folder}/"),
+    ):
+        config, count = re.subn(pattern, address, config)
+        assert count or "origin" in pattern or "cache" in pattern, pattern
+    assert not re.search(r":8080|:3000|/var/", config)
+    return config
 
 
 def program() -> str:
