@@ -2,6 +2,7 @@
 #               or of your site: make run ORIGIN=http://127.0.0.1:3000
 # make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
 # make test-fast  only the tests that start no program, such as Chromium or nginx, without the heavy ones
+# make test-ci  the tests that only CI runs after these
 # make test-long  the long tests: soaks, and property tests with many random examples
 # make lint     ruff, mypy, import-linter, names (scripts/names), eslint and tsc
 # make image    build the container image with Docker, Podman or Buildah
@@ -40,7 +41,7 @@ COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --pyth
 JS := scripts/js/node_modules
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
-.PHONY: lock pin-base release-check run test test-fast test-long test-lowest test-programs lint image image-test bench dist docs install \
+.PHONY: lock pin-base release-check run test test-fast test-ci test-long test-lowest test-programs lint image image-test bench dist docs install \
 	frameworks clean
 
 run: .venv/run.stamp
@@ -52,6 +53,9 @@ test: test-programs
 
 test-fast: .venv/dev.stamp
 	$(PYTEST) --fast -r fE $(ARGS)
+
+test-ci: test-programs
+	$(PYTEST) -m 'ci_only and not long' $(ARGS)
 
 test-long: test-programs tests/sites/field/packages/complete
 	$(PYTEST) -m 'long or hypothesis' $(ARGS)
@@ -96,7 +100,7 @@ test-lowest: test-programs
 		--resolution lowest-direct --output-file build/lowest.txt
 	.venv/bin/uv pip install --python build/lowest/bin/python --quiet --group dev --constraint build/lowest.txt \
 		--editable '.[mcp,otel,s3]'
-	build/lowest/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+	build/lowest/bin/python -m pytest -m 'not image and not long' --numprocesses logical --dist worksteal $(ARGS)
 
 pin-base:
 	scripts/pin-base

@@ -65,6 +65,7 @@ async def cancelled_at(n: int, work: Coroutine[Any, Any, Any]) -> bool:
     return False
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_render(start_origin: StartOrigin, step: int) -> None:
     """From the queue to the serialized page: the page returns to the pool, and the next render is

@@ -95,6 +95,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.ci_only
 async def test_pages_and_memory_fit_a_real_control_group() -> None:
     version_1 = container.ROOT / "memory"
     root = version_1 if version_1.is_dir() else container.ROOT

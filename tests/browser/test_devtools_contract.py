@@ -211,6 +211,7 @@ async def test_frames_come_when_they_are_asked_for(page: Opened) -> None:
     assert await told_after(1) == ["end"]
 
 
+@pytest.mark.ci_only
 async def test_frames_of_several_pages(
     browser: Chromium, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:

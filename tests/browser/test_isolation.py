@@ -266,7 +266,7 @@ StartPair = Callable[..., Awaitable[Pair]]
     ("moments", "waiting"),
     [
         pytest.param(SOME, False, id="some"),
-        pytest.param(SOME_OTHERS, True, id="some, by one that waits"),
+        pytest.param(SOME_OTHERS, True, id="some, by one that waits", marks=pytest.mark.ci_only),
         *(
             pytest.param(
                 MOMENTS + SENDING,
@@ -330,6 +330,7 @@ _SEEN_UNCLEARED = {
 _ORDINARY_CONTROLS = ("pagehide", "shared-worker")
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     "moment",
     [
@@ -394,6 +395,7 @@ async def test_what_remains_after_clearing_is_noticed(
     assert (await _idle_page(proxy)).context is not first
 
 
+@pytest.mark.ci_only
 async def test_a_page_that_goes_on_is_not_waited_for(
     start_origin: StartOrigin,
     start_proxy: StartProxy,
@@ -458,6 +460,7 @@ def _each_after_some(names: list[str]) -> list[str]:
     return [*itertools.chain.from_iterable(zip(names, names, strict=True)), names[0]]
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     "sequence", [_each_after_some, pytest.param(_each_after_each, marks=pytest.mark.long)]
 )

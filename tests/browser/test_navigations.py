@@ -28,6 +28,7 @@ NEXT = """<p id="out"></p><script>
 
 
 # Of the ordinary ones, the first is waited for, and the last is not.
+@pytest.mark.ci_only
 @pytest.mark.parametrize("case", sampled([*itertools.product(GREEDY, [True, False])], 9))
 async def test_the_next_page_has_its_own_allowance(
     start_origin: StartOrigin, start_proxy: StartProxy, case: tuple[str, bool]
@@ -51,6 +52,7 @@ async def test_the_next_page_has_its_own_allowance(
         assert ">/step/50<" in reply.text
 
 
+@pytest.mark.ci_only
 async def test_many_pages_with_a_few_navigations_each(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -65,6 +67,7 @@ async def test_many_pages_with_a_few_navigations_each(
     assert all(">/step/50<" in reply.text for reply in replies)
 
 
+@pytest.mark.ci_only
 async def test_a_page_in_an_old_tab_has_the_same_allowance(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -101,6 +101,7 @@ async def neighbours(
     return proxy.running.pool.replacements[ReplacementCause.LOST] - lost
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("name", SHORT)
 async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
     # The time that a busy machine takes is no matter here.
@@ -176,6 +177,7 @@ async def test_titles_beyond_the_quota_are_not_set(
     assert "<title>title 999</title>" in (await proxy.crawl("/")).text
 
 
+@pytest.mark.ci_only
 async def test_fetches_beyond_the_quota_wait_for_others(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

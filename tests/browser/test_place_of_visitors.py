@@ -21,6 +21,7 @@ SPEAKING = """<script src="/asked.js"></script><p id=out></p><script>
 </script>"""
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

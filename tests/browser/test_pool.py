@@ -157,6 +157,7 @@ async def test_no_browser_can_be_started() -> None:
 VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote"]
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("victim", sampled(VICTIMS, 3))
 async def test_an_idle_browser_loses_a_process(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
@@ -207,6 +208,7 @@ async def test_the_browser_is_killed_under_load(
     seen.update(processes.sessions())
 
 
+@pytest.mark.ci_only
 async def test_a_busy_page_crashes(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
@@ -232,6 +234,7 @@ async def test_a_busy_page_crashes(
     assert pool.browsers_started == 1
 
 
+@pytest.mark.ci_only
 async def test_all_renderers_are_killed_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
@@ -248,6 +251,7 @@ async def test_all_renderers_are_killed_under_load(
     await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
 
 
+@pytest.mark.ci_only
 async def test_a_browser_stops_in_the_middle_of_a_render(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
@@ -265,6 +269,7 @@ async def test_a_browser_stops_in_the_middle_of_a_render(
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
 
 
+@pytest.mark.ci_only
 async def test_a_helper_of_the_browser_dies_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:

@@ -36,6 +36,7 @@ BEGINNING = """<!DOCTYPE html><title>Beginning</title><p id="out"></p><script>
 </script>"""
 
 
+@pytest.mark.ci_only
 async def test_pages_begin_in_each_tab_at_the_same_time_of_their_clock(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:

@@ -107,6 +107,7 @@ async def test_alone(case: Case, one_proxy: Proxy) -> None:
     assert not problem, problem
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     "cases",
     [pytest.param(CASES[3::52], id="some"), pytest.param(CASES, id="all", marks=pytest.mark.long)],
@@ -378,6 +379,7 @@ async def test_requests_on_their_way_are_waited_for(
     assert ">done</p>" in answer.text, answer.headers
 
 
+@pytest.mark.ci_only
 async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     """Even on a page that was used for minutes of virtual time."""
     page = """<p id="out">waiting</p><script>
@@ -406,6 +408,7 @@ async def _date_of(proxy: Proxy, pretty: str) -> float:
     return int(found[1]) / 1000
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     ("before", "after"),
     [("script", "microtasks"), pytest.param("microtasks", "script", marks=pytest.mark.long)],

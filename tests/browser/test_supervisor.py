@@ -48,6 +48,7 @@ async def only_the_last(pool: Pool, wanted: str) -> int:
     return sessions[0]
 
 
+@pytest.mark.ci_only
 async def test_replaced_by_renders_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
@@ -69,6 +70,7 @@ async def test_replaced_by_renders_under_load(
     await only_the_last(pool, "1 idle, 0 busy, 0 waiting")
 
 
+@pytest.mark.ci_only
 async def test_replaced_by_age_while_a_page_is_lent() -> None:
     """Running renders finish on the old browser; later ones use the new one."""
     async with pool_of(2, limits=Limits(age=2)) as pool:
@@ -87,6 +89,7 @@ async def test_replaced_by_age_while_a_page_is_lent() -> None:
         await other.give_back()
 
 
+@pytest.mark.ci_only
 async def test_replaced_when_its_package_is_upgraded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +140,7 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+@pytest.mark.ci_only
 async def test_slots_are_as_many_as_ever_while_a_browser_is_replaced() -> None:
     async with pool_of(2, limits=Limits(renders=2)) as pool:
         await state(pool, "2 idle, 0 busy, 0 waiting")
@@ -154,6 +158,7 @@ async def test_slots_are_as_many_as_ever_while_a_browser_is_replaced() -> None:
         await only_the_last(pool, "2 idle, 0 busy, 0 waiting")
 
 
+@pytest.mark.ci_only
 async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
     async with pool_of(1, limits=Limits(memory=100 * 1024**2)) as pool:
         await started(pool, 2)
@@ -222,6 +227,7 @@ async def test_a_browser_that_keeps_dying_is_logged_once(
     program.unlink()
 
 
+@pytest.mark.ci_only
 async def test_the_old_one_dies_while_the_new_one_is_made_ready() -> None:
     async with pool_of(1, limits=Limits(renders=1)) as pool:
         await state(pool, "1 idle, 0 busy, 0 waiting")

@@ -79,6 +79,7 @@ async def keeps_the_limit(proxy: Proxy, path: str) -> None:
     assert "<p>fine" in (await proxy.crawl("/fine")).text
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("name", SHORT)
 async def test_of_a_render(proxy: Proxy, name: str) -> None:
     await keeps_the_limit(proxy, f"/{name}")

@@ -286,6 +286,7 @@ async def test_serve_on_a_port_that_is_taken() -> None:
     assert "Traceback" not in failed.err
 
 
+@pytest.mark.ci_only
 async def test_closed_standard_streams(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
     command = f"{sys.executable} -m prerender render {origin.url} <&- 2>&-"

@@ -165,6 +165,7 @@ async def test_redis(tmp_path: Path) -> None:
         assert (await looked(origin, overrides))["store"].state == "ok"
 
 
+@pytest.mark.ci_only
 async def test_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     origin = "http://127.0.0.1:9"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")

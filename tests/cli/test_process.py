@@ -121,6 +121,7 @@ async def test_killed_it_leaves_nothing(
     await command.nothing_left()
 
 
+@pytest.mark.ci_only
 async def test_killed_together_with_its_guardian(
     start_command: StartCommand, client: ClientSession
 ) -> None:

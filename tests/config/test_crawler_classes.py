@@ -8,6 +8,8 @@ import textwrap
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import pytest
+
 from tests.support.commands import ROOT
 
 USE = """
@@ -29,6 +31,7 @@ assert b'"shopping": "Price comparison"' in DashboardFiles()._files["index.html"
 """
 
 
+@pytest.mark.ci_only
 async def test_a_class_is_added_in_one_place(tmp_path: Path) -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     example = re.search(r"A class of crawlers.*?```python\n(.*?)```", guide, re.DOTALL)

@@ -391,6 +391,7 @@ STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href
 <script type="module" src="/app.mjs"></script>"""
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("scheme", sampled(["https", "http"], 2))
 async def test_states_of_an_application(
     start_origin: StartOrigin, start_proxy: StartProxy, scheme: str

@@ -76,6 +76,7 @@ async def test_an_ordinary_browser_touches_them(tmp_path: Path, what: str) -> No
     assert MULTICAST_DNS in control["left"]
 
 
+@pytest.mark.ci_only
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", ["short", pytest.param("listed", marks=pytest.mark.long)])
 async def test_no_page_touches_them(tmp_path: Path, what: str) -> None:

@@ -163,6 +163,7 @@ async def test_visitors_need_the_password_themselves(
     assert (await proxy.get("/data", headers=own)).status == 200
 
 
+@pytest.mark.ci_only
 async def test_the_log_does_not_have_them(
     start_origin: StartOrigin, start_command: StartCommand, client: ClientSession
 ) -> None:
@@ -186,6 +187,7 @@ async def test_the_log_does_not_have_them(
 Arguments = Callable[[str], list[str]]
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

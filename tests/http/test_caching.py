@@ -195,6 +195,7 @@ def test_a_304_renews() -> None:
     assert not plain.is_fresh(2000)
 
 
+@pytest.mark.ci_only
 @given(
     st.lists(
         st.tuples(

@@ -283,6 +283,7 @@ def test_only_the_tags_of_a_valid_list_are_found(tags: list[str], etag: str) -> 
     assert (outcome([("If-Match", value)], etag=etag) is SEND) == (etag in tags)
 
 
+@pytest.mark.ci_only
 @given(
     st.lists(
         st.tuples(

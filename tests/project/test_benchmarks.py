@@ -43,6 +43,7 @@ def test_each_is_run_here() -> None:
     assert scripts - SHARED == SHORT.keys() | LONG.keys()
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("script", SHORT)
 async def test_short(script: str) -> None:
     await _runs(script, SHORT[script])

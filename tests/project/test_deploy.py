@@ -556,6 +556,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+@pytest.mark.ci_only
 async def test_the_service_needs_no_other_system_calls(
     start_origin: StartOrigin, tmp_path: Path, client: ClientSession
 ) -> None:

@@ -118,6 +118,7 @@ def build(builder: str, folder: Path) -> None:
         seconds=120)  # fmt: skip
 
 
+@pytest.mark.ci_only
 def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
     """All pages are read and their links resolved. To write HTML takes as long again."""
     build("dummy", tmp_path)
@@ -395,6 +396,7 @@ async def newcomer(start_origin: StartOrigin, tmp_path: Path) -> AsyncIterator[N
         yield Newcomer(shell, where, environment, own_site.url, serving)
 
 
+@pytest.mark.ci_only
 @pytest.mark.skipif(
     not (ROOT / ".venv/bin/python").exists(), reason="needs the .venv that make install makes"
 )

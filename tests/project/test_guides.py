@@ -38,6 +38,7 @@ def example(name: str, **addresses: str) -> str:
     return text
 
 
+@pytest.mark.ci_only
 async def test_applications_behind_nginx(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, client: ClientSession
 ) -> None:

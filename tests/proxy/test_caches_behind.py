@@ -5,6 +5,7 @@ import itertools
 import re
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from tests.conftest import Reply, StartOrigin, StartProxy
@@ -29,6 +30,7 @@ def age_of(answer: Reply) -> int:
     return int(found[1]) if found else 0
 
 
+@pytest.mark.ci_only
 async def test_a_cache_keeps_a_snapshot_no_longer_than_the_proxy(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:

@@ -265,6 +265,7 @@ async def _express() -> AsyncIterator[ExpressSite]:
         await process.wait()
 
 
+@pytest.mark.ci_only
 async def test_prerender_node_before_an_express_site(start_proxy: StartProxy) -> None:
     async with _express() as site:
         proxy = await start_proxy(site.url, SETTINGS)

@@ -13,6 +13,7 @@ from tests.support import raw
 _TINY = b"1\r\nx\r\n"
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 async def test_chunks_of_one_byte_arrive_while_others_are_served(
     start_origin: StartOrigin, start_forwarding: StartForwarding

@@ -320,6 +320,7 @@ bodies = st.lists(st.sampled_from([b"\r\n", b"0\r\n\r\n", INNER, b"a", b"\x00", 
 )
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(bodies, st.lists(st.integers(1, 40))), min_size=1, max_size=6))

@@ -115,6 +115,7 @@ async def test_a_client_that_takes_little_but_steadily(start_forwarding: StartFo
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 async def test_new_clients_are_served_with_1000_slow_ones(
     start_forwarding: StartForwarding,

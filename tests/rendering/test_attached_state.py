@@ -111,7 +111,7 @@ async def seen(page: Session, url: str, *, scripts: bool) -> tuple[list[str], li
 @pytest.mark.parametrize(
     ("flat", "names"),
     [
-        pytest.param(False, [*CASES], id="declarative"),
+        pytest.param(False, [*CASES], id="declarative", marks=pytest.mark.ci_only),
         pytest.param(True, [*CASES][::4], id="flattened"),
         pytest.param(True, [*CASES], id="all flattened", marks=pytest.mark.long),
     ],

@@ -239,6 +239,7 @@ def kinds_of_requests(*some: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kinds", [pytest.param(some, id="some"), everything])
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
 @kinds_of_requests("fetch", "import")
 async def test_first_renders(
@@ -260,6 +261,7 @@ async def test_data_that_takes_long(start_origin: StartOrigin, start_proxy: Star
     assert {case: problem for case, problem in problems.items() if problem} == {}
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
 @kinds_of_requests("style")
 async def test_good_snapshots_are_not_replaced(

@@ -55,6 +55,7 @@ _NO_PAGES = [
 ]
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 async def test_what_browsers_read_as_a_page_is_rendered_and_nothing_else(
     start_proxy: StartProxy, every: int

@@ -121,6 +121,7 @@ async def told(proxy: Proxy, path: str) -> dict[str, Any]:
         return found
 
 
+@pytest.mark.ci_only
 async def test_whoever_compares_is_told(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     """The dashboard, explain and check say what was changed, and count it as no fault."""
     body = "Here is what this page is about, in a few words of its own. " * 5

@@ -225,6 +225,7 @@ async def test_angularjs_about(angular: Proxy) -> None:
     assert "since 2009. 410 members. 4 Workshop Yard, Exampleton ABOUT: borrow" in page.text
 
 
+@pytest.mark.ci_only
 async def test_angularjs_otherwise(angular: Proxy) -> None:
     for pretty in ("/", "/#!/", "/#!/nowhere"):
         reply = await angular.crawl(pretty)
@@ -269,6 +270,7 @@ async def _only_its_own(proxy: Proxy, number: int) -> Reply:
     return reply
 
 
+@pytest.mark.ci_only
 async def test_states_one_after_another_on_one_page(library: Site, start_proxy: StartProxy) -> None:
     proxy = await start_proxy(library.url, PUBLIC | {"browser": {"pages": 1}, "cache": {"ttl": 0}})
     first = {number: await _only_its_own(proxy, number) for number in (1, 8)}
@@ -279,6 +281,7 @@ async def test_states_one_after_another_on_one_page(library: Site, start_proxy: 
         assert again.body == first[number].body
 
 
+@pytest.mark.ci_only
 async def test_states_at_once_on_two_pages(library: Site, start_own_proxy: StartProxy) -> None:
     proxy = await start_own_proxy(
         library.url, PUBLIC | {"browser": {"pages": 2}, "cache": {"ttl": 0}}
@@ -287,6 +290,7 @@ async def test_states_at_once_on_two_pages(library: Site, start_own_proxy: Start
     assert proxy.running.pool.browsers_started == 1
 
 
+@pytest.mark.ci_only
 async def test_swagger_ui(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await start_origin(_api_documentation())
     proxy = await start_proxy(origin.url, PUBLIC)

@@ -37,6 +37,7 @@ def _content(scripts: dict[str, str]) -> dict[str, str]:
         "() => { o.textContent = 'complete'; }, 5000)</script>"}  # fmt: skip
 
 
+@pytest.mark.ci_only
 async def test_scripts_that_redirect(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content({k: js for k, (js, _) in REDIRECTS.items()}))
     proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
@@ -57,6 +58,7 @@ async def test_meta_refresh(start_origin: StartOrigin, start_proxy: StartProxy) 
     assert (await proxy.crawl("/again")).status == 200
 
 
+@pytest.mark.ci_only
 async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content(NOT_REDIRECTS))
     proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})

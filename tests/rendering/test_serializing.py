@@ -3,6 +3,7 @@
 import re
 from html import unescape
 
+import pytest
 from aiohttp import web
 from lxml import html
 
@@ -358,6 +359,7 @@ async def test_large_pages(start_origin: StartOrigin, start_proxy: StartProxy) -
     assert (await small.crawl("/")).status == 503
 
 
+@pytest.mark.ci_only
 async def test_the_page_s_own_word(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     def page(*metas: tuple[str, str]) -> str:
         head = "".join(f'<meta name="{name}" content="{content}">' for name, content in metas)

@@ -59,6 +59,7 @@ async def test_alone(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
     assert not any(problems), "\n".join(filter(None, problems))
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     "cases",
     [

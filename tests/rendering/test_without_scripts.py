@@ -123,6 +123,7 @@ async def shown(page: Page) -> Any:
     return await session.evaluate(SHOWN, contextId=world["executionContextId"])
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     "every", [14, pytest.param(1, marks=pytest.mark.long)], ids=["a few", "all"]
 )

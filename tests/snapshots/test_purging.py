@@ -160,6 +160,7 @@ async def command(*arguments: str) -> tuple[int, str, str]:
     return ended.status, ended.out.decode(), ended.err
 
 
+@pytest.mark.ci_only
 async def test_the_command_line(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:
@@ -205,6 +206,7 @@ async def test_the_command_line(
     assert done == (0, "3 snapshots purged (all)\n", "")
 
 
+@pytest.mark.ci_only
 async def test_purging_all_forgets_the_scripts_that_renders_share(
     start_origin: StartOrigin,
     start_proxy: StartProxy,

@@ -186,6 +186,7 @@ async def _ask(proxy: Proxy, user_agent: str, language: str, how: str) -> str:
     return reply.text
 
 
+@pytest.mark.ci_only
 async def test_variants_on_one_page_of_the_browser(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+import pytest
 from aiohttp import web
 
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy
@@ -96,6 +97,7 @@ async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: St
         assert text in (await proxy.crawl("/")).text
 
 
+@pytest.mark.ci_only
 async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = _Changing()
     origin = await start_origin(site.application())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
@@ -95,6 +96,7 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     assert found.value("prerender_store_memory_bytes") > 1000
 
 
+@pytest.mark.ci_only
 async def test_what_pages_ask_for(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     kept = web.Response(text="", headers={"Cache-Control": "max-age=60"})
     kept.content_type = "text/javascript"

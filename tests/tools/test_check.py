@@ -156,7 +156,7 @@ OF_LOOKS = (
 @pytest.mark.parametrize(
     ("names", "more"),
     [
-        pytest.param(["plain", *OF_LOOKS], (), id="by looks"),
+        pytest.param(["plain", *OF_LOOKS], (), id="by looks", marks=pytest.mark.ci_only),
         pytest.param(
             [name for name in faulty.FAULTS if name not in OF_LOOKS],
             ("--no-browser", "--concurrency", "4"),
@@ -270,6 +270,7 @@ async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> N
     assert 0.5 < page["similarity"] < 1
 
 
+@pytest.mark.ci_only
 async def test_what_the_proxy_keeps_from_crawlers_and_what_the_origin_does(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -317,6 +318,7 @@ async def test_what_the_proxy_keeps_from_crawlers_and_what_the_origin_does(
     assert failed["request-failed"] == f"{site.url}/failing: status 502"
 
 
+@pytest.mark.ci_only
 async def test_the_request_that_a_page_waits_for(start_origin: StartOrigin) -> None:
     own = web.Application()
 
@@ -358,6 +360,7 @@ async def test_what_search_engines_get_by_their_user_agent(start_origin: StartOr
     assert [finding["code"] for finding in report["findings"]] == ["soft-404"]
 
 
+@pytest.mark.ci_only
 async def test_an_application_whose_proxy_needs_the_preset(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

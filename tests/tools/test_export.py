@@ -144,6 +144,7 @@ def spellings(page: str) -> list[str]:
     return [f"{before}{token}{value}" for value in dict.fromkeys(values)]
 
 
+@pytest.mark.ci_only
 async def test_nginx_serves_it_alone(
     site: Site, export: Path, tmp_path: Path, client: ClientSession
 ) -> None:
@@ -198,6 +199,7 @@ async def test_nginx_serves_it_alone(
         assert (await asked(client, ugly, "POST")).body == b"posted"
 
 
+@pytest.mark.ci_only
 async def test_a_proxy_takes_it_in(site: Site, export: Path, start_proxy: StartProxy) -> None:
     proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}})
     assert await imported(proxy, export) == NOTHING | {"stored": PAGES}
@@ -255,6 +257,7 @@ async def imported(proxy: Proxy, export: Path, *more: str) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.ci_only
 async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> None:
     export = tmp_path / "export"
     urls = [f"{site.url}{path}" for path in ("/#!/a", "/none", "/private", "/moved#!/a")]

@@ -83,6 +83,7 @@ async def test_pages_without_ugly_urls_by_robots_txt(start_origin: StartOrigin) 
     assert listed == ["/", "/b"]
 
 
+@pytest.mark.ci_only
 async def test_states_with_the_dates_of_their_snapshots(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -59,6 +59,7 @@ async def _export(site: Site, folder: Path, paths: list[str], *more: str) -> End
     return await run("export", "-", "--static", "--to", str(folder), *more, stdin=listed)
 
 
+@pytest.mark.ci_only
 async def test_crawlers_get_the_files_until_a_new_export_replaces_them(
     site: Site, tmp_path: Path, client: ClientSession
 ) -> None:
@@ -128,6 +129,7 @@ async def test_crawlers_get_the_files_until_a_new_export_replaces_them(
     assert ended.err.endswith("prerender-static.json: is not the index of a static export\n")
 
 
+@pytest.mark.ci_only
 async def test_applications_start_from_the_files(site: Site, tmp_path: Path) -> None:
     export = tmp_path / "static"
     ended = await _export(site, export, ["/lamps"], "--keep-scripts")

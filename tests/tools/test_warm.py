@@ -102,6 +102,7 @@ async def test_redirects_are_followed(start_origin: StartOrigin, start_proxy: St
         assert answer.headers["Cache-Status"].startswith("prerender; hit")
 
 
+@pytest.mark.ci_only
 async def test_links_are_followed_to_a_depth(site: Site, proxy: Proxy) -> None:
     told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "2")
     assert told["outcomes"] == {"rendered": 1 + 2 + 4}

@@ -265,6 +265,7 @@ async def killed_and_continued(
     assert len(server.asked) <= pages + 4 * len(moments)
 
 
+@pytest.mark.ci_only
 async def test_a_run_that_was_killed_is_continued(
     start_origin: StartOrigin, tmp_path: Path
 ) -> None:

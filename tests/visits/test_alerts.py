@@ -118,6 +118,7 @@ async def replica(folder: Path, url: str, clock: Clock) -> AsyncIterator[Alerts]
     await store.close()
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 async def test_two_replicas_and_a_restart_send_one_message(
     receiver: Receiver, tmp_path: Path

@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -18,6 +19,7 @@ PAGE = """<p id="out">waiting</p><script>
 </script>"""
 
 
+@pytest.mark.ci_only
 async def test_one_render_one_purge(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:
@@ -87,6 +89,7 @@ async def _page(_: web.Request) -> web.Response:
     return web.Response(text=PAGE, content_type="text/html")
 
 
+@pytest.mark.ci_only
 async def test_a_redis_that_is_away_at_the_start(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:

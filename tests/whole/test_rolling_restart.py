@@ -46,6 +46,7 @@ async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_nothing_is_lost(
     start_command: StartCommand, tmp_path: Path, client: ClientSession, times: int

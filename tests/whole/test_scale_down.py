@@ -139,6 +139,7 @@ async def _endless(_: web.Request) -> web.Response:
     return web.Response(text=ENDLESS, content_type="text/html")
 
 
+@pytest.mark.ci_only
 async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_short(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

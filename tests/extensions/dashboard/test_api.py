@@ -89,6 +89,7 @@ async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, Any]]:
     return await pages(start_origin, content), content
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 def test_the_description_is_openapi() -> None:
     validate(description())
@@ -256,6 +257,7 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
             assert response.content_type == "application/problem+json"
 
 
+@pytest.mark.ci_only
 async def test_lists_in_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = await pages(start_origin, {f"/{n}": f"<p>{'x' * n}" for n in range(7)})
     proxy = await start_proxy(site.url, {"triggers": {"search": "render"}})
@@ -276,6 +278,7 @@ async def test_lists_in_pages(start_origin: StartOrigin, start_proxy: StartProxy
     assert (await api.get("/requests?status=404"))["count"] == 0
 
 
+@pytest.mark.ci_only
 async def test_variants_are_told_apart(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = await pages(start_origin, {"/": "<title>Lamps</title><h1>Lamps</h1><p>of steel"})
     phone = {"User-Agent": f"{GOOGLEBOT} Mobile", "Accept-Language": "de"}
@@ -436,6 +439,7 @@ async def test_what_people_see_and_crawlers_do_not(
     assert any("made by a script" in one["right"] for one in found["passages"])
 
 
+@pytest.mark.ci_only
 async def test_the_image_of_a_link_preview(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -463,6 +467,7 @@ async def test_the_image_of_a_link_preview(
     assert none["detail"] == "the page has no image for link previews"
 
 
+@pytest.mark.ci_only
 async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(
     shop: Site, start_proxy: StartProxy
 ) -> None:

@@ -95,6 +95,7 @@ def test_readers_request_files_in_a_language(one_more: RequestRecord, listed: bo
         assert [(bot.name, bot.why) for bot in found] == [("", "behavior")] * listed
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 def test_memory_is_bounded() -> None:
     bots = Bots()

@@ -122,6 +122,7 @@ async def test_is_it_well_and_what_does_it_do(proxy: Proxy, tab: Tab) -> None:
     assert asked_elsewhere(tab, proxy) == []
 
 
+@pytest.mark.ci_only
 async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await look(tab, proxy, "")
     await tab.click("nav a", "Requests")
@@ -209,6 +210,7 @@ async def test_what_did_the_crawler_see(
     assert asked_elsewhere(tab, proxy_to_read) == []
 
 
+@pytest.mark.ci_only
 async def test_what_have_crawlers_got_over_months(proxy_to_read: Proxy, tab: Tab) -> None:
     await look(tab, proxy_to_read, "")
     await tab.sees("figures since 20", "#since")
@@ -228,6 +230,7 @@ async def test_what_have_crawlers_got_over_months(proxy_to_read: Proxy, tab: Tab
     assert asked_elsewhere(tab, proxy_to_read) == []
 
 
+@pytest.mark.ci_only
 async def test_who_gets_it_even_if_it_is_not_kept(proxy_to_read: Proxy, tab: Tab) -> None:
     """Search crawlers get snapshots; visitors and other crawlers get the page itself."""
     await look(tab, proxy_to_read, "snapshots")
@@ -256,6 +259,7 @@ async def test_who_gets_it_even_if_it_is_not_kept(proxy_to_read: Proxy, tab: Tab
         assert word not in await tab.run("document.body.innerText")
 
 
+@pytest.mark.ci_only
 async def test_what_differs_or_is_refused_is_shown_and_versions_too(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:
@@ -294,6 +298,7 @@ async def test_what_differs_or_is_refused_is_shown_and_versions_too(
     await tab.sees("25", "#history .text ins")
 
 
+@pytest.mark.ci_only
 async def test_what_is_slow_or_wrong(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:
@@ -331,6 +336,7 @@ async def test_what_is_slow_or_wrong(
     assert "EmptyPage" not in await tab.run("document.body.innerText")
 
 
+@pytest.mark.ci_only
 async def test_why_is_a_page_not_rendered(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:
@@ -356,6 +362,7 @@ async def test_why_is_a_page_not_rendered(
     assert [one for one in tab.complaints if "404" not in one] == []
 
 
+@pytest.mark.ci_only
 async def test_unknown_bots(start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab) -> None:
     """They are listed with the line that puts them into a class, and without markup of their own."""
     site = await pages(start_origin, {"/a": "<p>a"})
@@ -455,6 +462,7 @@ async def test_the_way_in(start_origin: StartOrigin, start_proxy: StartProxy, ta
     await tab.sees("Log in", "h1")
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize(
     ("shapes", "some"),
     [
@@ -510,6 +518,7 @@ async def test_nobody_is_kept_out(
             assert grave == {}, (place, width, dark)
 
 
+@pytest.mark.ci_only
 async def test_by_keyboard_alone(proxy_to_read: Proxy, tab: Tab) -> None:
     await look(tab, proxy_to_read, "overview")
     await tab.sees("Healthy")

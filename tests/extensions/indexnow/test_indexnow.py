@@ -101,6 +101,7 @@ async def purge(proxy: Proxy, **what: object) -> None:
         assert answer.status == 200
 
 
+@pytest.mark.ci_only
 async def test_what_has_changed_when_it_is_rendered_again_is_told(
     start_origin: StartOrigin, start_proxy: StartProxy, engine: SearchEngine
 ) -> None:

@@ -165,6 +165,7 @@ async def test_replicas_read_once_and_not_while_redis_is_away(redis: RedisServer
         assert sitemaps.readings == 1
 
 
+@pytest.mark.ci_only
 async def test_watching(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     lastmod = "2020-01-01"
 

@@ -357,6 +357,7 @@ def _children() -> list[psutil.Process]:
     ]
 
 
+@pytest.mark.ci_only
 async def test_the_loop_goes_on_while_markdown_is_made() -> None:
     worker = MarkdownWorker()
     html = b"<main>" + b"<p>words <b>and</b> <a href=x>more</a></p>" * 20_000

@@ -87,6 +87,7 @@ async def test_errors_are_said(proxy: Proxy) -> None:
         assert "--admin" in str(result.content[0])
 
 
+@pytest.mark.ci_only
 async def test_the_command(proxy: Proxy) -> None:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters

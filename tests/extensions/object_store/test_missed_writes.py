@@ -113,6 +113,7 @@ async def restarted(redis: RedisServer) -> None:
 # ---- missed by the bucket
 
 
+@pytest.mark.ci_only
 @pytest.mark.usefixtures("due_at_once")
 async def test_others_copy_what_a_killed_replica_could_not_save(site: Site) -> None:
     killed = site.without_bucket()

@@ -269,6 +269,7 @@ async def test_each_page_is_rendered_once(redis: RedisServer, s3: S3Server) -> N
         assert sum(one.renders.count for one in made) == len(pages)
 
 
+@pytest.mark.ci_only
 async def test_either_of_the_two_is_away(redis: RedisServer) -> None:
     async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0)) as (one,):
         await one.get("/a")

@@ -12,6 +12,7 @@ from tests.extensions.revalidation.site import INPUTS, Site
 from tests.support.browsers import Browsers
 
 
+@pytest.mark.ci_only
 async def test_every_change_of_an_input_is_noticed_and_says_nothing_about_renewals(
     start_origin: StartOrigin, browsers: Browsers
 ) -> None:
@@ -48,6 +49,7 @@ async def test_every_change_of_an_input_is_noticed_and_says_nothing_about_renewa
         assert sum(asker.revalidator.checks.values()) == 0
 
 
+@pytest.mark.ci_only
 async def test_pages_share_what_does_not_vary_by_the_page(
     monkeypatch: pytest.MonkeyPatch, start_origin: StartOrigin, browsers: Browsers
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_response_varies_by_the_page(vary: str, varies: bool) -> None:
     assert Input("GET", "/data", (), "", fingerprint).varies_by_page is varies
 
 
+@pytest.mark.ci_only
 async def test_headers_that_always_differ_are_ignored_after_a_check(
     start_origin: StartOrigin, browsers: Browsers
 ) -> None:

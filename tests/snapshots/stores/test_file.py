@@ -353,6 +353,7 @@ async def try_all(store: Store) -> None:
         await Lists(store).find(Query())
 
 
+@pytest.mark.ci_only
 @pytest.mark.heavy
 @pytest.mark.parametrize("times", [16, pytest.param(300, marks=pytest.mark.long)])
 async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path, times: int) -> None:
@@ -489,6 +490,7 @@ _PERMISSIONS = [
 ]
 
 
+@pytest.mark.ci_only
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 async def test_permissions() -> None:
     with TemporaryDirectory(dir="/tmp") as name:  # tmp_path is in a folder of root's
@@ -547,6 +549,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.ci_only
 @pytest.mark.parametrize("times", [2, pytest.param(50, marks=pytest.mark.long)])
 async def test_kill_9_during_writes(tmp_path: Path, times: int) -> None:
     read = 0

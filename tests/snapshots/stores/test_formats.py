@@ -102,6 +102,7 @@ async def test_redis_and_a_release_with_another_format(redis: RedisServer) -> No
         assert 0 < await redis.client.ttl(key) < 2 * 86400, await redis.client.keys()
 
 
+@pytest.mark.ci_only
 async def test_an_object_store_and_a_release_with_another_format(
     s3: S3Server, redis: RedisServer
 ) -> None:

@@ -156,6 +156,7 @@ async def notes_of_unsaved(cache: RedisCache) -> None:
     await cache.forget_unsaved(key, 2)
 
 
+@pytest.mark.ci_only
 async def test_sentinel(tmp_path: Path) -> None:
     async with (
         redis_with_sentinels(tmp_path) as watched,
