@@ -14,6 +14,7 @@ from prerender.admin.auth import AdminAuth
 from prerender.admin.problem_details import as_problems
 from prerender.admin.routes import Routes, route
 from prerender.config.settings import AdminSettings
+from prerender.http.raw_request import without_host
 from prerender.http.server_log import server_log
 
 
@@ -58,10 +59,7 @@ async def listening(app: web.Application, settings: AdminSettings) -> AsyncItera
 def _request(
     request_factory: Callable[..., web.BaseRequest], message: RawRequestMessage, *context: Any
 ) -> web.BaseRequest:
-    """A request to this server, whatever the host of an absolute URL: see http/raw_request.py."""
-    if message.url.absolute:
-        message = message._replace(url=message.url.relative())
-    return request_factory(message, *context)
+    return request_factory(without_host(message), *context)
 
 
 async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:

@@ -7,9 +7,6 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
-from yarl import URL
-
-_ROOT = URL("/")
 
 
 def raw_request(
@@ -19,10 +16,14 @@ def raw_request(
     writer: AbstractStreamWriter,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:
-    """A request for ``request_factory``. Only ``raw_path`` has the request target, not ``url``.
-
-    aiohttp decodes the host of an absolute URL (IDNA 2008, RFC 5891). If that fails, as for "xn--a", it
-    never responds.
-    """
-    message = message._replace(url=_ROOT)
+    """A request for ``request_factory``. Only ``raw_path`` has the request target, not ``url``."""
+    message = without_host(message)
     return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
+
+
+def without_host(message: RawRequestMessage) -> RawRequestMessage:
+    """Make an absolute URL relative.
+
+    aiohttp decodes its host (IDNA 2008, RFC 5891). If that fails, as for "xn--a", it never responds.
+    """
+    return message._replace(url=message.url.relative()) if message.url.absolute else message
