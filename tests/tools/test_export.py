@@ -283,6 +283,27 @@ async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> No
     assert ended.err.endswith("cannot write to standard output: No space left on device\n")
 
 
+async def test_a_page_without_its_data_is_rendered_again(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    responses = iter([web.Response(status=500), web.Response(text="the data")])
+
+    async def data(_: web.Request) -> web.Response:
+        return next(responses)
+
+    async def page(_: web.Request) -> web.Response:
+        script = """fetch("/data").then((response) => response.text())
+          .then((text) => { document.body.textContent = text || "nothing"; });"""
+        return web.Response(text=f"<script>{script}</script>", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/", page)
+    application.router.add_get("/data", data)
+    site = await start_origin(application)
+    told = await exported(site, tmp_path / "export", f"{site.url}/")
+    assert (told["pages"], told["failures"], told["doubtful"]) == (1, [], [])
+
+
 async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     listed = f"{site.url}/#!/a".encode()

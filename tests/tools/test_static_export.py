@@ -47,6 +47,8 @@ async def site(start_origin: StartOrigin) -> Site:
     application = web.Application()
 
     async def page(request: web.Request) -> web.Response:
+        if request.path == "/away":
+            raise web.HTTPServiceUnavailable
         kind = "text/javascript" if request.path == "/app.js" else "text/html"
         return web.Response(text=APP if request.path == "/app.js" else SHELL, content_type=kind)
 
@@ -64,7 +66,16 @@ async def test_crawlers_get_the_files_until_a_new_export_replaces_them(
     site: Site, tmp_path: Path, client: ClientSession
 ) -> None:
     export = tmp_path / "static"
-    paths = ["/", "/lamps", "/lamps/arc", "/a%20b", "/missing", "/lamps?page=2", "/#!/state"]
+    paths = [
+        "/",
+        "/lamps",
+        "/lamps/arc",
+        "/a%20b",
+        "/missing",
+        "/lamps?page=2",
+        "/#!/state",
+        "/away",
+    ]
     ended = await _export(site, export, paths)
     assert ended.status == 1
     out = ended.out.decode()
@@ -72,6 +83,7 @@ async def test_crawlers_get_the_files_until_a_new_export_replaces_them(
     assert "/missing: status 404: a file would have status 200" in out
     assert "/lamps?page=2: a file cannot depend on the query" in out
     assert "/#!/state: a #! state has no path of its own" in out
+    assert "/away: status 503\n" in out
     files = sorted(str(file.relative_to(export)) for file in export.rglob("*.html"))
     assert files == ["a b/index.html", "index.html", "lamps/arc/index.html", "lamps/index.html"]
     assert "<script" not in (export / "lamps/index.html").read_text("utf-8")
