@@ -1,6 +1,7 @@
 """The JSON API of the admin listener: every response is validated against its description."""
 
 import asyncio
+import itertools
 import json
 from functools import partial
 from typing import Any
@@ -264,15 +265,18 @@ async def test_lists_in_pages(start_origin: StartOrigin, start_proxy: StartProxy
     api = Api(proxy)
     for number in range(7):
         await proxy.get(f"/{number}", headers={"User-Agent": GOOGLEBOT})
-    for path in ("/snapshots?sort=size&order=asc", "/requests?sort=target&order=asc",
-                 "/requests?sort=time&order=asc"):  # fmt: skip
+    for sort, order in itertools.product(
+        ("/snapshots?sort=size", "/requests?sort=target", "/requests?sort=time"), ("asc", "desc")
+    ):
+        path = f"{sort}&order={order}"
         seen, cursor = [], ""
         while cursor is not None:
             found = await api.get(f"{path}&limit=3&cursor={cursor}")
             assert found["count"] == 7
             seen += [item["url"].rpartition("/")[2] for item in found["items"]]
             cursor = found["next"]
-        assert seen == list("0123456")
+        assert seen == list("0123456")[:: 1 if order == "asc" else -1]
+        assert (await api.get(f"{path}&limit=7"))["next"] is None
     assert (await api.get("/requests?search=/3"))["count"] == 1
     assert (await api.get("/requests?search=GOOGLEBOT&status=2&crawler=search"))["count"] == 7
     assert (await api.get("/requests?status=404"))["count"] == 0
