@@ -146,7 +146,7 @@ class Pool:
         """A place in the queue, for a render of a section of the site (queue.section_of).
 
         Raises PoolBusy if the queue is full, or later if the place is given to another section, and
-        BrowserGone if no browser can be started.
+        BrowserGone, also later, if no browser can be started.
         """
         if self._problem:
             raise BrowserGone(self._problem)
@@ -155,10 +155,8 @@ class Pool:
             async with place.limit:
                 yield place
         except TimeoutError:
-            if place.given_up:
-                raise PoolBusy(
-                    "queue full: dropped in favour of another section of the site"
-                ) from None
+            if place.error is not None:
+                raise place.error from None
             raise
         finally:
             self._queue.leave(place)
@@ -202,7 +200,7 @@ class Pool:
                 return await turn
         except BaseException as error:
             self._queue.leave(place)
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if turn.done() and not turn.cancelled():
                 # The page was assigned at the moment when the caller stopped waiting.
                 page = turn.result()
                 self._put_back(page)
@@ -384,9 +382,7 @@ class Pool:
     def fail(self, problem: str) -> None:
         """Fail all waiting and new renders at once, as there is no browser for now."""
         self._problem = problem
-        while place := self._queue.next():
-            assert place.turn is not None
-            place.turn.set_exception(BrowserGone(problem))
+        self._queue.take_all_away(problem)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task that ends with the pool."""

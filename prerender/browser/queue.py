@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from prerender.errors import PoolBusy
+from prerender.errors import BrowserGone, PoolBusy, PrerenderError
 
 if TYPE_CHECKING:
     from prerender.browser.page import Page
@@ -38,15 +38,15 @@ def _first_segment(path: str) -> str:
 class Place:
     """The place of a render, from its admission until it has a page. ``turn`` is set while it waits.
 
-    ``limit`` cancels its holder when the place is given to another section.
+    ``limit`` cancels its holder when the place is taken away, with ``error`` as the reason.
     """
 
-    __slots__ = ("given_up", "limit", "section", "turn")
+    __slots__ = ("error", "limit", "section", "turn")
 
     def __init__(self, section: str) -> None:
         self.section = section
         self.limit = asyncio.timeout(None)
-        self.given_up = False
+        self.error: PrerenderError | None = None
         self.turn: asyncio.Future[Page] | None = None
 
 
@@ -120,6 +120,16 @@ class FairQueue:
                 return place
         return None
 
+    def take_all_away(self, problem: str) -> None:
+        """End all who have a place: there is no browser for now."""
+        for place in list(self._places):
+            self._take_away(place, BrowserGone(problem))
+
+    def _take_away(self, place: Place, error: PrerenderError) -> None:
+        self.leave(place)
+        place.error = error
+        place.limit.reschedule(asyncio.get_running_loop().time())
+
     def _take(self, place: Place) -> None:
         self._places[place] = None
         self._held[place.section] += 1
@@ -130,7 +140,6 @@ class FairQueue:
         if held <= self._held[section] + 1:
             return False
         newest = next(place for place in reversed(self._places) if place.section == largest)
-        self.leave(newest)
-        newest.given_up = True
-        newest.limit.reschedule(asyncio.get_running_loop().time())
+        reason = "queue full: dropped in favour of another section of the site"
+        self._take_away(newest, PoolBusy(reason))
         return True

@@ -142,6 +142,10 @@ async def test_no_browser_can_be_started() -> None:
     async with pool_of(1, failing=range(1, 5)) as pool:
         waiters = [Borrower(pool) for _ in range(3)]
         started = time.monotonic()
+        # This one has a place, and does not wait for a page yet.
+        with pytest.raises(BrowserGone, match="/nonexistent"):
+            async with pool.place():
+                await asyncio.sleep(SECONDS)
         for waiter in waiters:
             with pytest.raises(BrowserGone, match="/nonexistent"):
                 await waiter.task

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from types import NoneType
 
 import pytest
 import uvloop
@@ -66,7 +67,7 @@ async def test_the_largest_section_gives_up_its_newest_place() -> None:
         await left.wait()
         with pytest.raises(TimeoutError):
             await tasks[2]
-    assert [place.given_up for place in flood] == [False, False, True]
+    assert [type(place.error) for place in flood] == [NoneType, NoneType, PoolBusy]
     # Two against one: a further one would only turn the tables.
     with pytest.raises(PoolBusy):
         queue.enter("other")
@@ -79,7 +80,8 @@ async def test_the_largest_section_gives_up_its_newest_place() -> None:
 
 
 _OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["enter", "wait", "leave", "next"]), st.integers(0, 3)), max_size=60
+    st.tuples(st.sampled_from(["enter", "wait", "leave", "next", "fail"]), st.integers(0, 3)),
+    max_size=60,
 )
 
 
@@ -102,7 +104,7 @@ def test_no_place_is_lost_and_nobody_is_passed_over(
                     await place.limit.__aenter__()
                     places.append(place)
             elif operation == "next":
-                lines = {place.section for place in waiting if not place.given_up}
+                lines = {place.section for place in waiting if place.error is None}
                 served = queue.next()
                 assert (served is None) == (not lines)
                 if served:
@@ -116,6 +118,9 @@ def test_no_place_is_lost_and_nobody_is_passed_over(
                     passed.pop(served.section, None)
                     waiting.remove(served)
                     places.remove(served)
+            elif operation == "fail":
+                queue.take_all_away("there is no browser")
+                assert all(place.error for place in places)
             elif number < len(places):
                 place = places[number]
                 if operation == "wait" and place not in waiting:
@@ -125,9 +130,9 @@ def test_no_place_is_lost_and_nobody_is_passed_over(
                     queue.leave(place)
                     places.remove(place)
                     waiting = [other for other in waiting if other is not place]
-            for place in [place for place in places if place.given_up]:
+            for place in [place for place in places if place.error]:
                 places.remove(place)
-            waiting = [place for place in waiting if not place.given_up]
+            waiting = [place for place in waiting if place.error is None]
             lines = {place.section for place in waiting}
             passed = {name: earlier for name, earlier in passed.items() if name in lines}
             assert len(places) <= size
