@@ -1,8 +1,8 @@
 # make run      install the dependencies and start the proxy in front of the example site,
 #               or of your site: make run ORIGIN=http://127.0.0.1:3000
-# make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
+# make test     install the dependencies and run the tests, or some: make test ARGS="-k cache"
 # make test-fast  only the tests that start no program, such as Chromium or nginx, without the heavy ones
-# make test-ci  the tests that only CI runs after these
+# make test-ci  the longer tests that CI runs after these
 # make test-long  the long tests: soaks, and property tests with many random examples
 # make lint     ruff, mypy, import-linter, names (scripts/names), eslint and tsc
 # make image    build the container image with Docker, Podman or Buildah
