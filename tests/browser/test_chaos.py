@@ -21,7 +21,7 @@ async def test_every_answer_is_a_snapshot_or_a_refusal(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
-    outcome = await chaos.run(proxy, pages=2, clients=3, seconds=3, seed=20, merciful=True)
+    outcome = await chaos.run(proxy, pages=2, clients=3, seconds=10, seed=20, merciful=True)
     assert outcome.wrong == []
     # There are not many on a slow machine.
     assert len(outcome.refused) <= 2 + 0.05 * len(outcome.snapshots)
