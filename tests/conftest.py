@@ -229,7 +229,8 @@ StartForwarding = Callable[..., Awaitable[int]]
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
     """Settings for a test: free ports, one page, and ``overrides``.
 
-    The render timeout is long, for busy machines. With much memory, a guardian checks it less often.
+    The timeouts of renders and of Redis are long, for busy machines. With much memory, a guardian
+    checks it less often.
     """
     values: dict[str, dict[str, object]] = {
         "origin": {"url": origin_url},
@@ -237,6 +238,7 @@ def settings_for(origin_url: str, overrides: Overrides | None = None) -> Setting
         "admin": {"port": 0},
         "browser": {"pages": 1, "max_memory": "4 GiB"},
         "render": {"timeout": 60},
+        "cache": {"timeout": 20},
         "log": {"level": "warning", "access": "none"},
     }
     for section, keys in (overrides or {}).items():

@@ -98,7 +98,8 @@ async def starting(folder: Path) -> AsyncIterator[StartCommand]:
         async def start(
             origin: str = "http://127.0.0.1:9", *, config: str = "", **settings: str
         ) -> Command:
-            settings = {"SERVER_PORT": "0", "ADMIN_PORT": "0", "SERVER_GRACE": "5"} | settings
+            ordinary = {"SERVER_PORT": "0", "ADMIN_PORT": "0", "SERVER_GRACE": "5"}
+            settings = ordinary | {"CACHE_TIMEOUT": "20"} | settings
             environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
             environment |= {
                 "PATH": os.environ["PATH"],

@@ -30,7 +30,7 @@ SITE = "prerender:www.example.com:"
 
 
 def settings(url: str, hot: str = "") -> Settings:
-    cache = {"url": url, "timeout": 20, **({"hot_url": hot} if hot else {})}
+    cache = {"url": url, **({"hot_url": hot} if hot else {})}
     site = {"url": "https://www.example.com"}
     return settings_for("http://127.0.0.1:9", {"site": site, "cache": cache})
 

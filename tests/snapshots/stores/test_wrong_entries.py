@@ -468,7 +468,7 @@ async def test_memory_is_a_cache_of_aiocache(monkeypatch: pytest.MonkeyPatch) ->
 async def test_another_backend_of_aiocache(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         url = f"aiocache://aiocache.RedisCache?port={server.port}&endpoint=127.0.0.1"
-        overrides = {"cache": {"url": url, "max_bytes": "0", "timeout": "2s"}}
+        overrides = {"cache": {"url": url, "max_bytes": "0"}}
         with capture_logs() as logs:
             stores = [await open_store(settings_for("http://app:1", overrides)) for _ in range(2)]
         assert [line["event"] for line in logs] == ["store_limited"] * 2
