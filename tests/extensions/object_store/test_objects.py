@@ -47,9 +47,9 @@ async def replicas(*caches: BackingCache, memory: int = 0) -> AsyncIterator[list
         yield made
 
 
-def tiers(redis: RedisServer, url: str, timeout: float = SECONDS) -> TieredCache:
-    hot = RedisCache(redis.url, NAMESPACE, timeout)
-    return TieredCache(hot, bucket(url, NAMESPACE, timeout), NAMESPACE)
+def tiers(redis: RedisServer, url: str) -> TieredCache:
+    hot = RedisCache(redis.url, NAMESPACE, SECONDS)
+    return TieredCache(hot, bucket(url, NAMESPACE, SECONDS), NAMESPACE)
 
 
 # ---- the bucket alone
@@ -271,7 +271,7 @@ async def test_each_page_is_rendered_once(redis: RedisServer, s3: S3Server) -> N
 
 @pytest.mark.ci_only
 async def test_either_of_the_two_is_away(redis: RedisServer) -> None:
-    async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0)) as (one,):
+    async with s3_server() as s3, replicas(tiers(redis, s3.url)) as (one,):
         await one.get("/a")
         await s3.kill()
         assert (await one.get("/a")).how == "hit"
@@ -295,7 +295,7 @@ async def test_either_of_the_two_is_away(redis: RedisServer) -> None:
 async def test_a_copy_in_memory_is_used_if_redis_is_empty_and_the_bucket_away(
     redis: RedisServer,
 ) -> None:
-    async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0), memory=10**6) as (one,):
+    async with s3_server() as s3, replicas(tiers(redis, s3.url), memory=10**6) as (one,):
         assert (await one.get("/a")).how == "miss"
         await s3.kill()
         await redis.client.flushall()
