@@ -307,7 +307,7 @@ async def replicas(redis: RedisServer, count: int = 2) -> AsyncIterator[list[Rep
         for _ in range(count):
             kept = RedisJobs(redis.url, "prerender:{x:jobs}")
             stack.push_async_callback(kept.close)
-            cache = RedisCache(redis.url, "x:", 2.0)
+            cache = RedisCache(redis.url, "x:", SECONDS)
             stack.push_async_callback(cache.close)
             found.append(Replica(kept, cache))
             stack.push_async_callback(found[-1].cached.close)
