@@ -587,8 +587,8 @@ class BrowserSettings(_Section):
         "auto",
         description="Maximum memory of all Chromium processes. Above it the largest page is "
         "closed; a browser that stays above three quarters of it is replaced. 0: no limit, "
-        '"auto": 512 MiB, and 256 MiB for each page, but no more than the memory limit of the '
-        "container (without one, half of the machine's memory) leaves beside the proxy.",
+        '"auto": 512 MiB plus 256 MiB for each page, but no more than the proxy leaves of the memory '
+        "limit of the container (without one, of half of the machine's memory).",
         examples=["2GiB"],
     )
     sandbox: Literal["auto", "on", "off"] = Field(
@@ -759,7 +759,7 @@ class SnapshotSettings(_Section):
 
 
 class MarkdownSettings(_Section):
-    """Markdown that AI agents find. docs/crawlers.md has it whole."""
+    """Markdown for AI agents. See docs/crawlers.md."""
 
     enabled: Flag = Field(
         False,
@@ -844,7 +844,7 @@ class CdnSettings(_Section):
 
 
 class SitemapSettings(_Section):
-    """Renders the new and changed pages of the site's sitemaps with what crawlers leave."""
+    """Renders new and changed pages of the site's sitemaps in advance, with spare browser capacity."""
 
     watch: Flag = Field(
         False,

@@ -450,14 +450,15 @@ def test_the_chart_starts_what_the_plain_manifests_start() -> None:
 
 def test_settings_of_the_chart() -> None:
     settings = {
-        "cache": {"ttl": 1_000_000, "page_ttl": True},
+        "cache": {"ttl": 1_000_000, "page_ttl": True, "refresh": 0.25},
         "network": {"allow": "a.example,b.example"},
     }
     found = charted({"settings": settings, "store": {"enabled": False}})
     (container,) = named(found, "Deployment")["template"]["spec"]["containers"]
     given = {one["name"]: one.get("value", "a-token-of-enough-length") for one in container["env"]}
     loaded = load(None, set_in_the_image() | given)
-    assert (loaded.cache.ttl, loaded.cache.page_ttl) == (1_000_000, True)
+    cache = loaded.cache
+    assert (cache.ttl, cache.page_ttl, cache.refresh) == (1_000_000, True, 0.25)
     assert loaded.network.allow == ("a.example", "b.example")
 
 

@@ -1,4 +1,4 @@
-"""Renders the pages of jobs with what crawlers leave of the browser.
+"""Renders the pages of jobs with spare browser capacity.
 
 The pages of jobs of the highest priority come first; jobs of the same priority take turns. Nothing is
 started while a render waits for a page or the origin fails, and no more than one page while few pages

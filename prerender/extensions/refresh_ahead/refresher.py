@@ -1,4 +1,4 @@
-"""Renders popular snapshots again before they expire, with what crawlers leave of the browser.
+"""Renders popular snapshots again before they expire, with spare browser capacity.
 
 A snapshot is refreshed if it is requested again and again and expires soon or has expired, the most
 requested one first. Nothing is started while a render waits for a page, too few pages are idle,

@@ -60,8 +60,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_admin(
         parser,
-        "admin listener of the proxy: it renders the pages itself, as a job, with what crawlers leave. "
-        "The token is [admin] token (PRERENDER_ADMIN_TOKEN)",
+        "admin listener of the proxy: it renders the pages itself, as a job, with spare browser "
+        "capacity. The token is [admin] token (PRERENDER_ADMIN_TOKEN)",
     )
     parser.set_defaults(run=run)
 

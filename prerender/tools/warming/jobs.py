@@ -1,4 +1,4 @@
-"""Fills the cache of a proxy by jobs of its admin API, which renders with what crawlers leave."""
+"""Fills the cache of a proxy by jobs of its admin API, which renders with spare browser capacity."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Pages of jobs are rendered once, with what crawlers leave, by all replicas together."""
+"""Pages of jobs are rendered once, with spare browser capacity, by all replicas together."""
 
 import asyncio
 import time
