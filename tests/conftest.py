@@ -47,6 +47,7 @@ hypothesis_settings.register_profile(
 
 Overrides = Mapping[str, Mapping[str, object]]
 _LONGEST_LINE = 2 * 1024**2
+_RENDER_SECONDS = 60.0
 _ORIGIN: dict[str, Any] = {
     "access_log": None,
     "shutdown_timeout": 0.1,
@@ -221,6 +222,13 @@ class Proxy:
         assert ugly is not None
         return await self.get(ugly, **options)
 
+    async def all_pages_idle(self) -> None:
+        """Wait until the browser has started and no page renders or is replaced."""
+        pool = self.running.pool
+        async with asyncio.timeout(60):
+            while pool.state.idle < pool.state.size:
+                await asyncio.sleep(0.01)
+
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 StartForwarding = Callable[..., Awaitable[int]]
@@ -237,7 +245,7 @@ def settings_for(origin_url: str, overrides: Overrides | None = None) -> Setting
         "server": {"port": 0, "grace": 2},
         "admin": {"port": 0},
         "browser": {"pages": 1, "max_memory": "4 GiB"},
-        "render": {"timeout": 60},
+        "render": {"timeout": _RENDER_SECONDS},
         "cache": {"timeout": 20},
         "log": {"level": "warning", "access": "none"},
     }
@@ -300,9 +308,9 @@ async def start_proxy(
             settings = settings_for(origin_url, overrides)
             _check(settings)
             if settings.origin_url.port not in shared_ports or settings.browser.path:
-                return await _start(stack, app.serving(settings), client)
+                return await _start(stack, app.serving(settings), settings, client)
             parts = await stack.enter_async_context(browsers.lend(settings))
-            return await _start(stack, app.proxying(settings, parts), client)
+            return await _start(stack, app.proxying(settings, parts), settings, client)
 
         yield start
 
@@ -315,21 +323,27 @@ async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
             settings = settings_for(origin_url, overrides)
             _check(settings)
-            return await _start(stack, app.serving(settings), client)
+            return await _start(stack, app.serving(settings), settings, client)
 
         yield start
 
 
 async def _start(
-    stack: AsyncExitStack, proxy: AbstractAsyncContextManager[app.Running], client: ClientSession
+    stack: AsyncExitStack,
+    serving: AbstractAsyncContextManager[app.Running],
+    settings: Settings,
+    client: ClientSession,
 ) -> Proxy:
-    running = await stack.enter_async_context(proxy)
-    return Proxy(
+    running = await stack.enter_async_context(serving)
+    proxy = Proxy(
         f"http://127.0.0.1:{running.public_port}",
         f"http://127.0.0.1:{running.admin_port}",
         running,
         client,
     )
+    if settings.render.timeout < _RENDER_SECONDS and not settings.browser.path:
+        await proxy.all_pages_idle()  # a busy machine needs more for the start of a browser
+    return proxy
 
 
 @pytest.fixture
@@ -371,4 +385,4 @@ async def proxied(application: web.Application, overrides: Overrides) -> AsyncIt
         stack.push_async_callback(origin.close)
         settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
         _check(settings)
-        yield await _start(stack, app.serving(settings), client)
+        yield await _start(stack, app.serving(settings), settings, client)

@@ -58,10 +58,11 @@ class _File(StoreKind):
         return not url.netloc and len(url.path) > 1 and not options
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
-        from prerender.snapshots.stores.file import FileCache  # noqa: PLC0415
+        from prerender.snapshots.stores.file import TIMEOUT_SECONDS, FileCache  # noqa: PLC0415
 
         folder = await asyncio.to_thread(self._made, settings.cache.url)
-        return FileCache(folder, namespace, settings.cache.file_max_bytes)
+        timeout = max(settings.cache.timeout, TIMEOUT_SECONDS)
+        return FileCache(folder, namespace, settings.cache.file_max_bytes, timeout)
 
     def _made(self, url: str) -> Path:
         folder = _folder(url)

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from prerender.browser import chromium
-from prerender.browser.chromium import Chromium
 from prerender.rendering import from_settings
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, settings_for
 from tests.support import no_programs, processes
-from tests.support.pools import SECONDS, Shop, gateway_of, state
+from tests.support.pools import SECONDS, Shop, gateway_of, launch_browser, state
 
 pytestmark = pytest.mark.usefixtures("no_shared_browser")
 
@@ -97,7 +95,7 @@ async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def launch() -> None:
-        browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
+        browser = await launch_browser(gateway)
         await browser.close()
 
     async with gateway_of() as gateway:

@@ -99,10 +99,8 @@ async def test_asked_twice_it_ends_at_once(
     command.process.send_signal(signal.SIGINT)
     while "shutting_down" not in await command.line():
         pass
-    started = time.monotonic()
     command.process.terminate()
     assert await command.ended() == 1
-    assert time.monotonic() - started < SECONDS
     with pytest.raises(ClientConnectionError):
         await hanging
     await command.nothing_left()
@@ -131,7 +129,7 @@ async def test_killed_together_with_its_guardian(
     os.kill(max(command.sessions), signal.SIGKILL)
     command.process.kill()
     assert await command.ended() == -signal.SIGKILL
-    await processes.all_gone(command.sessions, seconds=3)
+    await processes.all_gone(command.sessions)
     (profile,) = command.folder.glob("prerender-*")
     following = await start_command()
     await following.ready(client)

@@ -58,7 +58,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with AsyncExitStack() as stack:
         slow: FileCache | RedisCache | None = None
         if request.param == "file":
-            slow = FileCache(tmp_path, NAMESPACE, 10**8)
+            slow = FileCache(tmp_path, NAMESPACE, 10**8, raw.SECONDS)
             slow.timeout = raw.SECONDS
             await slow.open()
         elif request.param == "redis":
@@ -135,7 +135,7 @@ async def test_what_is_purged_or_deleted_or_replaced(store: Store) -> None:
 
 async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, AsyncExitStack() as stack:
-        file = FileCache(tmp_path, NAMESPACE, 10**8)
+        file = FileCache(tmp_path, NAMESPACE, 10**8, raw.SECONDS)
         await file.open()
         for slow in (None, file, RedisCache(server.url, NAMESPACE, raw.SECONDS)):
             store = Store(BoundedMemoryCache(10**8), slow)

@@ -105,10 +105,16 @@ async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy)
         origin.url, {"cache": {"ttl": 0.05, "stale": 0}, "render": {"timeout": 3}}
     )
     good = await proxy.crawl("/")
+    assert good.status == 200
     site.page = GOOD + "<script>setTimeout(() => { for (;;); }, 50)</script>"
-    kept = await _next_render(proxy)
-    assert kept.body == good.body
-    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=cut-off"
+    # On a busy machine the page may take too long to be ended, too: such a render has failed.
+    status = "failed"
+    async with asyncio.timeout(60):
+        while "failed" in status:
+            kept = await _next_render(proxy)
+            assert kept.body == good.body
+            status = kept.headers["Cache-Status"]
+    assert status == "prerender; fwd=stale; detail=cut-off"
 
 
 async def test_a_page_that_is_gone_is_gone(

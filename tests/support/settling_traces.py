@@ -130,9 +130,7 @@ def _recording() -> Iterator[list[Row]]:
 
 
 async def _record(proxy: Proxy, page: str) -> None:
-    async with asyncio.timeout(60):
-        while not proxy.running.pool.state.idle:  # a new page settles a test page first
-            await asyncio.sleep(0.01)
+    await proxy.all_pages_idle()  # a new page settles a test page first
     with _recording() as rows:
         await proxy.crawl(f"/{page}.html")
     if not rows or replayed(rows) != [step for _, step in rows]:

@@ -134,8 +134,7 @@ async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: St
     for number in range(3):
         await proxy.crawl(f"/#!{number}")
     await until(proxy, "prerender_browsers_started_total", 2)
-    found = await until(proxy, "prerender_browser_replacements_total", 1, cause="renders")
-    assert found.value("prerender_browser_replacements_total") == 1
+    await until(proxy, "prerender_browser_replacements_total", 1, cause="renders")
     found = await until(proxy, "prerender_pool_pages", 1, state="idle")
     assert found.value("prerender_browser_memory_bytes") > 1e7
     async with asyncio.timeout(10):

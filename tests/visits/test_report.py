@@ -92,9 +92,9 @@ async def test_what_crawlers_got_survives_a_restart(
         "cache": {"url": f"file://{tmp_path}/store"},
     }
     async with AsyncExitStack() as stack:
-        parts = await stack.enter_async_context(browsers.lend(settings_for(origin.url, settings)))
-        serving = app.proxying(settings_for(origin.url, settings), parts)
-        await visit(await _start(stack, serving, client))
+        loaded = settings_for(origin.url, settings)
+        parts = await stack.enter_async_context(browsers.lend(loaded))
+        await visit(await _start(stack, app.proxying(loaded, parts), loaded, client))
 
     proxy = await start_proxy(origin.url, settings)
     today = datetime.fromtimestamp(time.time(), UTC).date().isoformat()

@@ -72,6 +72,7 @@ def object_store(settings: "Settings", namespace: str) -> "ObjectCache":
             [f"[cache] url: {error}: install it with pip install 'prerender-proxy[s3]'"]
         ) from error
     try:
-        return ObjectCache(Bucket(settings.cache.url, TIMEOUT_SECONDS), namespace)
+        timeout = max(settings.cache.timeout, TIMEOUT_SECONDS)
+        return ObjectCache(Bucket(settings.cache.url, timeout), namespace, timeout)
     except ValueError as error:
         raise ConfigError([f"[cache] url: {error}"]) from error

@@ -21,7 +21,7 @@ from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCac
 from prerender.snapshots.stores.database import FAULTS, Database
 
 FILE_NAME = "snapshots.sqlite3"
-_TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -30,15 +30,18 @@ log = structlog.get_logger(__name__)
 class FileCache(BackingCache):
     """Stores bytes in a file of about ``max_bytes`` in ``folder``.
 
-    Keys start with ``namespace``. Raises StoreError for faults.
+    Keys start with ``namespace``. ``timeout``: maximum seconds of an operation. Raises StoreError for
+    faults.
     """
 
     NAME = "file"
     shared = False
     reads_at_once = 1  # there is one thread for them
 
-    def __init__(self, folder: Path, namespace: str, max_bytes: int) -> None:
-        super().__init__(namespace=namespace, timeout=_TIMEOUT_SECONDS)
+    def __init__(
+        self, folder: Path, namespace: str, max_bytes: int, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        super().__init__(namespace=namespace, timeout=timeout)
         self._max_bytes = max_bytes
         self._reading = ThreadPoolExecutor(1, "store-reading")
         self._writing = ThreadPoolExecutor(1, "store-writing")

@@ -42,9 +42,8 @@ NO_MEMORY = 0
 async def opened(
     folder: Path, max_bytes: int = 10**8, namespace: str = "a:", *, raw: bool = False
 ) -> AsyncIterator[FileCache]:
-    file = FileCache(folder, namespace, max_bytes)
     # The disk of a busy machine can take seconds for a write.
-    file.timeout = 20.0
+    file = FileCache(folder, namespace, max_bytes, 20.0)
     if raw:
         file.serializer = NullSerializer(encoding=None)
     await file.open()
@@ -537,13 +536,14 @@ from prerender.snapshots.stores.file import FileCache
 from tests.snapshots.stores.entries import entry
 
 async def main():
-    file = FileCache(Path(sys.argv[1]), "a:", 5_000_000)
+    file = FileCache(Path(sys.argv[1]), "a:", 5_000_000, 20.0)
     await file.open()
     print("open", flush=True)
     number = 0
     while True:
         number += 1
         await file.set(str(number % 97), entry(1000 + number * 977 % 90_000, f"/{number}"), 600)
+        print(number, flush=True)
 
 asyncio.run(main())
 """
@@ -560,7 +560,8 @@ async def test_kill_9_during_writes(tmp_path: Path, times: int) -> None:
         assert process.stdout is not None
         async with asyncio.timeout(30):
             assert await process.stdout.readline() == b"open\n"
-        await asyncio.sleep(0.02 + 0.01 * (number % 7))  # how long it writes; nothing waits for it
+            for _ in range(2 + number % 7):
+                await process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         await process.wait()
         async with opened(tmp_path, 5_000_000) as file:

@@ -235,7 +235,7 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             server = await stack.enter_async_context(redis_server(tmp_path))
             made: BackingCache = RedisCache(server.url, NAMESPACE, raw.SECONDS)
         elif request.param == "file":
-            made = FileCache(tmp_path, NAMESPACE, 10**8)
+            made = FileCache(tmp_path, NAMESPACE, 10**8, raw.SECONDS)
         else:
             made = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, raw.SECONDS)
         assert isinstance(made, cache)
