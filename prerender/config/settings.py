@@ -533,7 +533,7 @@ class CacheSettings(_Section):
     timeout: PositiveDuration = Field(
         0.5,
         description="Maximum time of an operation of Redis or of another aiocache backend; then the "
-        "page is rendered. For files and object stores it is always 2s.",
+        "page is rendered. For files and object stores it is at least 2s.",
         examples=["200ms"],
     )
 
@@ -661,8 +661,8 @@ class NetworkSettings(_Section):
     allow: HostList = Field(
         (),
         description="Hosts that pages may reach even on a private address: hosts, domains "
-        "(*.example.com), networks (10.1.0.0/16), origins "
-        "(http://app.internal:3001; required for other ports).",
+        "(*.example.com) and networks (10.1.0.0/16), each at ports 80 and 443, and origins "
+        "(http://app.internal:3001), at any port.",
         examples=[["http://api.internal:3001", "*.cdn.example"]],
     )
     deny: HostList = Field(

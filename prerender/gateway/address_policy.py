@@ -54,11 +54,18 @@ def unwrapped(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or address
 
 
-class AddressPolicy:
-    """Allows public addresses at web ports, and those in ``allow``, except those in ``deny``.
+def at_other(port: int) -> str:
+    """The end of a message about a port that is not a web port, with the remedy."""
+    if port in WEB_PORTS:
+        return ""
+    return f" at port {port}, for which [network] allow must list the origin"
 
-    With ``only_listed`` only those in ``allow``. ``own_host``: the site's host, whose API may be at any
-    port of a public address.
+
+class AddressPolicy:
+    """Allows public addresses and those in ``allow``, except those in ``deny``, at web ports.
+
+    With ``only_listed`` only those in ``allow``. Origins in ``allow`` have a port of their own.
+    ``own_host``: the site's host, whose API may be at any port.
     """
 
     def __init__(
@@ -105,19 +112,21 @@ class AddressPolicy:
                 raise Unlisted(f"{host} is not in [network] allow") from None
             return
         if not self.lets_pass(address, host, port):
-            at_port = "" if port in WEB_PORTS else f" at port {port}"
-            raise Forbidden(f"{address} is not a public address{at_port}")
+            raise Forbidden(f"{address} is not a public address{at_other(port)}")
 
     def lets_pass(self, address: Address, host: str, port: int) -> bool:
         """Whether ``host`` may be reached at ``address``."""
         plain = unwrapped(address)
         if self._deny.has_address(plain):
             return False
-        if self.allow.named(host, port) or self.allow.has_address(plain):
+        if self.allow.has_origin(host, port):
             return True
         is_own = bool(self.own_host) and normalized(host) == self.own_host
-        port_is_open = port in WEB_PORTS or is_own
-        return not self._only_listed and port_is_open and is_public(address)
+        if port not in WEB_PORTS and not is_own:
+            return False
+        if self.allow.named(host, port) or self.allow.has_address(plain):
+            return True
+        return not self._only_listed and is_public(address)
 
 
 class VisitorPolicy(AddressPolicy):

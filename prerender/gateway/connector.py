@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
-from prerender.gateway.address_policy import WEB_PORTS, AddressPolicy, Forbidden
+from prerender.gateway.address_policy import AddressPolicy, Forbidden, at_other
 from prerender.http.portions import Portions
 
 _DNS_CACHE_SECONDS = 10
@@ -60,6 +60,5 @@ class CheckedConnector(TCPConnector):
         address = ip_address(str(peer[0]).partition("%")[0])
         if not self._policy.lets_pass(address, host, port):
             # The same message for all addresses of a host, so that it is reported as one error.
-            at_port = "" if port in WEB_PORTS else f" at port {port}"
-            raise Forbidden(f"{host} has no address that pages may reach{at_port}")
+            raise Forbidden(f"{host} has no address that pages may reach{at_other(port)}")
         return socket.socket(family, kind, protocol)

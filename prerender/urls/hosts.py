@@ -1,8 +1,8 @@
 """Lists of hosts in settings. Pure.
 
-www.example.com            that host, on any port that pages can reach (80, 443, the site's own)
+www.example.com            that host, at ports 80 and 443
 *.example.com              example.com and its subdomains
-10.1.2.3, 10.1.0.0/16      an address or a network, also for names that resolve to it
+10.1.2.3, 10.1.0.0/16      an address or a network, also for names that resolve to it; the same ports
 http://app.internal:3001   one origin; required for other ports
 """
 
@@ -101,15 +101,19 @@ class Hosts:
 
     def named(self, host: str, port: int) -> bool:
         """Whether a host is listed by name, or by address if it is one."""
-        host = normalized(host)
-        if (host, port) in self._of_origins:
+        if self.has_origin(host, port):
             return True
+        host = normalized(host)
         with suppress(ValueError):
             return self.has_address(ip_address(host))
         if host in self._names or f"*.{host}" in self._names:
             return True
         labels = host.split(".")
         return any(f"*.{'.'.join(labels[i:])}" in self._names for i in range(1, len(labels)))
+
+    def has_origin(self, host: str, port: int) -> bool:
+        """Whether an origin with this host and port is listed."""
+        return (normalized(host), port) in self._of_origins
 
     def has_address(self, address: Address) -> bool:
         """Whether an address belongs to a listed network."""

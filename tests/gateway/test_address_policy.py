@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.gateway.address_policy import AddressPolicy, Forbidden, is_public
+from prerender.urls.hosts import Hosts
 
 PUBLIC = [
     "8.8.8.8",
@@ -132,3 +133,30 @@ def test_odd_notations(host: str) -> None:
 @pytest.mark.parametrize("host", ["example.com", "localhost", "0x7f.1", "1.example", "a_b.c", ""])
 def test_names_are_left_to_the_resolver(host: str) -> None:
     AddressPolicy().check(host, 80)
+
+
+@pytest.mark.parametrize("only_listed", [False, True])
+@pytest.mark.parametrize(
+    ("entry", "port", "passes"),
+    [
+        ("api.example", 443, True),
+        ("api.example", 6379, False),
+        ("*.example", 80, True),
+        ("*.example", 8080, False),
+        ("10.1.0.0/16", 80, True),
+        ("10.1.0.0/16", 8080, False),
+        ("http://api.example:8080", 8080, True),
+        ("http://api.example:8080", 80, False),
+    ],
+)
+def test_listed_private_addresses(entry: str, port: int, passes: bool, only_listed: bool) -> None:
+    """Beside a listed host there may be databases: only an origin opens other ports."""
+    policy = AddressPolicy(Hosts([entry]), only_listed=only_listed)
+    assert policy.lets_pass(ip_address("10.1.2.3"), "api.example", port) is passes
+
+
+def test_own_host_at_any_port() -> None:
+    policy = AddressPolicy(Hosts(["10.1.0.0/16"]), own_host="www.example")
+    assert policy.lets_pass(ip_address("8.8.8.8"), "www.example", 8443)
+    assert policy.lets_pass(ip_address("10.1.2.3"), "www.example", 8443)
+    assert not policy.lets_pass(ip_address("10.2.2.3"), "www.example", 8443)

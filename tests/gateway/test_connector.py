@@ -78,15 +78,17 @@ async def test_a_name_that_changes_its_address() -> None:
         for number in range(3):
             url = f"http://{number}.example:{canary.port}/"
             reason = f"{number}.example has no address that pages may reach at port {canary.port}"
-            assert await refusal(session, url) == reason
+            assert reason in await refusal(session, url)
         assert canary.touched == []
 
 
 async def test_only_the_addresses_that_are_allowed_are_used() -> None:
-    policy = AddressPolicy(Hosts(["127.0.0.1"]), Hosts(["127.0.0.2"]))
     names = Names(["127.0.0.2", "127.0.0.1"])
-    async with Canary.open() as canary, open_session(policy, 1, 5, names) as session:
-        await refusal(session, f"http://a.example:{canary.port}/one")
+    async with Canary.open() as canary:
+        url = f"http://a.example:{canary.port}"
+        policy = AddressPolicy(Hosts([url]), Hosts(["127.0.0.2"]))
+        async with open_session(policy, 1, 5, names) as session:
+            await refusal(session, f"{url}/one")
         assert set(canary.touched) == {"GET /one HTTP/1.1"}
 
 
@@ -113,13 +115,14 @@ async def test_no_redirect_is_followed(start_origin: StartOrigin, code: int) -> 
     """Even if a caller forgets to disable redirects, and the policy would allow the target."""
     site = await redirecting(start_origin)
     async with Canary.open() as canary:
+        canary_url = f"http://127.0.0.1:{canary.port}"
         policies: tuple[AddressPolicy, ...] = (
             AddressPolicy.only(URL(site.url)),
-            AddressPolicy(Hosts(["127.0.0.1"])),
+            AddressPolicy(Hosts([site.url, canary_url])),
         )
         for policy in policies:
             async with open_session(policy, 1, 5) as session:
-                url = f"{site.url}/{code}?http://127.0.0.1:{canary.port}/"
+                url = f"{site.url}/{code}?{canary_url}/"
                 for action in (session.get, session.ws_connect):
                     with pytest.raises(WSServerHandshakeError, match=str(code)):
                         await action(url)

@@ -95,10 +95,12 @@ async def test_what_is_listed_may_be_private() -> None:
     async with Canary.open() as canary:
         here = f"127.0.0.1:{canary.port}"
         for entry, host, reached in [
-            ("127.0.0.1", here, True),
-            ("127.0.0.0/8", f"localhost:{canary.port}", True),
-            ("localhost", f"localhost:{canary.port}", True),
             (f"http://{here}", here, True),
+            (f"http://localhost:{canary.port}", f"localhost:{canary.port}", True),
+            # Without an origin, at web ports only.
+            ("127.0.0.1", here, False),
+            ("127.0.0.0/8", f"localhost:{canary.port}", False),
+            ("localhost", f"localhost:{canary.port}", False),
             ("http://127.0.0.1:1", here, False),
             ("127.0.0.2", here, False),
             ("127.0.0.1", f"0x7f.2:{canary.port}", False),
