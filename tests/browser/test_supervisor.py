@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from prerender.browser import chromium, installed
+from prerender.browser import chromium, installed, supervisor
 from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits, ReplacementCause
 from prerender.errors import BrowserGone
@@ -159,7 +159,10 @@ async def test_slots_are_as_many_as_ever_while_a_browser_is_replaced() -> None:
 
 
 @pytest.mark.ci_only
-async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
+async def test_replaced_for_its_memory_but_not_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor, "_LARGE_SECONDS", 0.1)
     async with pool_of(1, limits=Limits(memory=100 * 1024**2)) as pool:
         await started(pool, 2)
         second = await only_the_last(pool, "1 idle, 0 busy, 0 waiting")

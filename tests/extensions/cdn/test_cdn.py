@@ -298,7 +298,11 @@ async def test_what_only_seems_to_be_done_or_refused_is_repeated(
     assert TOKEN not in capsys.readouterr().out
 
 
-async def test_an_api_that_hangs_costs_no_purge_and_no_shutdown(double: CdnDouble) -> None:
+async def test_an_api_that_hangs_costs_no_purge_and_no_shutdown(
+    double: CdnDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(providers, "_TIMEOUT_SECONDS", 10 * SECONDS)
+
     async def hang(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         return web.Response()

@@ -16,6 +16,7 @@ from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy
+from tests.support import raw
 
 KEY = "0123456789abcdef"
 TOKEN = "a-token-of-some-length"
@@ -244,11 +245,16 @@ async def test_what_waits_at_the_end_is_told(engine: SearchEngine) -> None:
     assert await engine.urls() == ["https://shop.example/#!a"]
 
 
-async def test_a_dead_engine_holds_up_no_shutdown() -> None:
+async def test_an_engine_that_hangs_holds_up_no_shutdown() -> None:
+    async def hang(_: raw.Origin, reader: raw.Reader, __: raw.Writer) -> None:
+        await reader.read()
+
     engine = SearchEngine()
-    engine.url = "http://127.0.0.1:9/indexnow"
-    async with asyncio.timeout(SECONDS), telling(engine, interval=3600) as told:
-        told.stored(target("a"), ONE, TWO)
+    async with raw.origin(hang) as origin:
+        engine.url = f"{origin.url}/indexnow"
+        # The request itself has 30 seconds.
+        async with asyncio.timeout(SECONDS), telling(engine, interval=3600) as told:
+            told.stored(target("a"), ONE, TWO)
 
 
 async def test_large_batches_are_cut(engine: SearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -443,8 +443,12 @@ async def test_the_lease_of_a_dead_holder_ends(server: RedisServer) -> None:
     async with connected(server.url) as cache, replica(server.url) as one:
         assert await cache.acquire(PAGE.key)
         assert await cache.acquire(PAGE.key) is None
-        await server.client.pexpire(f"{NAMESPACE}lease:{PAGE.key}", 300)
+        lease = f"{NAMESPACE}lease:{PAGE.key}"
+        assert 0 < await server.client.pttl(lease) <= 5000
+        await server.client.pexpire(lease, 300)
         assert (await one.get()).how == "miss"
+        # It had a lease of its own, and gave it back.
+        assert await cache.acquire(PAGE.key)
 
 
 async def test_a_lease_is_waited_for_as_long_as_a_render_may_take(server: RedisServer) -> None:
