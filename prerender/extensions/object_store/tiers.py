@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from prerender.background import cancel_all
-from prerender.errors import StoreGone
+from prerender.errors import StoreError, StoreGone
 from prerender.extensions.object_store.missed_by_bucket import MissedByBucket
 from prerender.extensions.object_store.missed_by_redis import MissedByRedis
 from prerender.extensions.object_store.object_store import ObjectCache, fence_of
@@ -91,9 +91,8 @@ class TieredCache(BackingCache):
             await self.reconcile()
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        """Of what is in Redis only: histories."""
-        value = await self._ask(self._hot, "get", lambda: self._redis._get(key))
-        return None if isinstance(value, Failed) else value
+        """Of what is in Redis only: notes. Raises StoreError if Redis does not respond."""
+        return _of_redis(await self._ask(self._hot, "get", lambda: self._redis._get(key)))
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
@@ -173,8 +172,8 @@ class TieredCache(BackingCache):
         _conn: Any = None,
     ) -> bool:
         if not isinstance(value, EncodedEntry):
-            return (
-                await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl)) is True
+            return _of_redis(
+                await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl))
             )
         value = self._with_fence(value)
         fence, began = value.entry.fence, time.time()
@@ -306,3 +305,10 @@ class TieredCache(BackingCache):
                 return await call()
 
         return await store.ask(what, within)
+
+
+def _of_redis(result: T | Failed) -> T:
+    """What only Redis can give. Not StoreGone: the bucket would not be used for a while either."""
+    if isinstance(result, Failed):
+        raise StoreError("Redis does not respond")
+    return result

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from prerender.config import Settings, load
-from prerender.errors import ConfigError, StoreGone
+from prerender.errors import ConfigError, StoreError, StoreGone
 from prerender.extensions.object_store.bucket import Bucket
 from prerender.extensions.object_store.object_store import ObjectCache
 from prerender.extensions.object_store.store_kinds import object_store
@@ -23,6 +23,7 @@ from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.redis import RedisCache
 from tests.conftest import StartOrigin
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry
+from tests.support import raw
 from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer
 from tests.support.renders import Replica, target
@@ -267,6 +268,24 @@ async def test_each_page_is_rendered_once(redis: RedisServer, s3: S3Server) -> N
         answers = await asyncio.gather(*(one.get(page) for page in pages for one in made))
         assert {answer.snapshot.status for answer in answers} == {200}
         assert sum(one.renders.count for one in made) == len(pages)
+
+
+async def test_without_redis_notes_are_unknown_and_the_bucket_is_used(s3: S3Server) -> None:
+    """Notes are in Redis only: one that is taken for absent would be replaced by an empty one."""
+
+    def without_redis() -> TieredCache:
+        hot = RedisCache(f"redis://127.0.0.1:{raw.free_port()}", "notes-away:", SECONDS)
+        return TieredCache(hot, bucket(s3.url, "notes-away:"), "notes-away:")
+
+    async with replicas(without_redis(), without_redis()) as (one, other):
+        assert (await one.get("/a")).stored
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                await one.store.notes.read("k")
+            assert await one.store.notes.get("k") is None
+            assert not await one.store.notes.set("k", b"note", 60)
+        assert (await one.get("/a")).how == "hit"
+        assert (await other.get("/a")).how == "hit"
 
 
 @pytest.mark.ci_only
