@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from prerender.telemetry.crawler_requests import OTHERS
 from prerender.visits.figures import (
@@ -24,7 +24,6 @@ from prerender.visits.storage import Days
 CauseKind = Literal[
     "crawler_stopped", "crawler_new", "not_found", "server_errors", "unverified", "thin_pages"
 ]  # fmt: skip
-CAUSE_KINDS: tuple[CauseKind, ...] = get_args(CauseKind)
 
 DAY_HOURS = 24
 WEEK_HOURS = 7 * DAY_HOURS

@@ -20,11 +20,6 @@ from prerender.visits.parameters import (
 )
 from prerender.visits.storage import Days, Pages
 
-# The columns of outcomes whose names differ.
-_COLUMNS: dict[VisitOutcome, str] = {
-    "404": "not_found", "4xx": "client_errors", "503": "unavailable", "5xx": "server_errors",
-}  # fmt: skip
-_ERRORS: tuple[VisitOutcome, ...] = ("404", "4xx", "503", "5xx")
 _LONGEST_DETAIL = 200
 
 
