@@ -324,12 +324,16 @@ def _name(tag: str) -> tuple[str, str]:
 def _seconds(text: str) -> float | None:
     """A W3C date and time (https://www.w3.org/TR/NOTE-datetime) or that of RSS, in Unix seconds."""
     if "," in text:
-        with suppress(ValueError):
-            return parsedate_to_datetime(text).timestamp()
+        with suppress(ValueError, OverflowError):  # the latter of numbers with many digits
+            return _timestamp(parsedate_to_datetime(text))
     if len(text) in (4, 7):
         text += "-01-01"[: 10 - len(text)]
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return _timestamp(moment)
+
+
+def _timestamp(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -3,8 +3,9 @@
 import asyncio
 import gzip
 import itertools
+import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +24,15 @@ SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 def packed(data: bytes) -> bytes:
     """Deterministic, because pytest-xdist compares the names of parameters."""
     return gzip.compress(data, mtime=0)
+
+
+@pytest.fixture
+def another_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XXX-5")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def urlset(*urls: str) -> bytes:
@@ -94,10 +104,18 @@ def test_what_is_no_sitemap(data: bytes, said: str) -> None:
         ("1970-01-01T01:00:00+01:00", 0),
         ("1970-01-01T00:00:01Z", 1),
         ("1970-01-01T00:00:00.5Z", 0.5),
+        ("1970-01-01T00:00:00,5Z", 0.5),
+        ("Fri, 02 Jan 1970 01:00:00 +0100", 86400),
+        ("Fri, 02 Jan 1970 00:00:00 -0000", 86400),
+        ("Fri, 02 Jan 1970 00:00:00", 86400),
+        ("Mon, 01 Jan 20240000000 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2024 00:00:00 +9999999999999", None),
+        ("Mon, 99999999999999999999 Jan 2024 00:00:00 GMT", None),
         ("yesterday", None),
         ("", None),
     ],
 )
+@pytest.mark.usefixtures("another_time_zone")
 def test_when_it_changed(text: str, seconds: float | None) -> None:
     data = f"<urlset><url><loc>http://a/</loc><lastmod>{text}</lastmod></url></urlset>"
     assert list(parse(data.encode(), "x")) == [Listed("http://a/", seconds)]

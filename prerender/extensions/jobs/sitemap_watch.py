@@ -124,10 +124,11 @@ class SitemapWatch:
             try:
                 with suppress(StoreError):  # it is in the log
                     await self.look(at_once=at_once)
+                due = self.last.next if self.last else time.time() + self._interval
+                wait = min(max(due - time.time(), _SHORTEST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
             except Exception:
                 log.exception("sitemaps_failed")
-            due = self.last.next if self.last else time.time() + self._interval
-            wait = min(max(due - time.time(), _SHORTEST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
+                wait = _AGAIN_SECONDS
             try:
                 async with asyncio.timeout(wait * random.uniform(1, 1 + _SPREAD)):  # noqa: S311
                     await self._now.wait()

@@ -15,8 +15,9 @@ from prerender.sitemaps.parsing import Listed
 from tests.conftest import StartOrigin, StartProxy
 from tests.extensions.dashboard.test_api import Api
 from tests.extensions.jobs.test_worker import Replica, redis, replicas
+from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer
-from tests.support.renders import PUBLIC, target
+from tests.support.renders import PUBLIC, target, until
 
 __all__ = ["redis"]
 SITE = str(PUBLIC)
@@ -54,6 +55,18 @@ class Sitemaps:
                 continue
             for name, lastmod in found.items():
                 yield Listed(name if "://" in name else f"{SITE}/{name}", lastmod)
+
+
+class FaultySitemaps(Sitemaps):
+    """The first reading fails as nobody expects."""
+
+    is_faulty = True
+
+    async def robots(self) -> Protego:
+        if self.is_faulty:
+            self.is_faulty = False
+            raise RuntimeError("a bug")
+        return await super().robots()
 
 
 def watch_of(replica: Replica, sitemaps: Sitemaps, urls: tuple[str, ...] = ()) -> SitemapWatch:
@@ -165,6 +178,19 @@ async def test_replicas_read_once_and_not_while_redis_is_away(redis: RedisServer
         assert sitemaps.readings == 1
 
 
+async def test_after_an_unexpected_fault_it_waits(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only until the next reading is due, which is at once if the last one is long ago."""
+    module = "prerender.extensions.jobs.sitemap_watch"
+    for name in ("_SHORTEST_WAIT_SECONDS", "_LONGEST_WAIT_SECONDS"):
+        monkeypatch.setattr(f"{module}.{name}", 1e9)
+    monkeypatch.setattr(f"{module}._AGAIN_SECONDS", 0.01)
+    sitemaps = FaultySitemaps(a=1e9)
+    async with watch_of(replica, sitemaps).watching():
+        await until(lambda: sitemaps.readings, SECONDS)
+
+
 @pytest.mark.ci_only
 async def test_watching(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     lastmod = "2020-01-01"
@@ -185,15 +211,15 @@ async def test_watching(start_origin: StartOrigin, start_proxy: StartProxy) -> N
     proxy = await start_proxy(origin.url, settings)
     api = Api(proxy)
 
-    async def until(condition: Callable[[dict[str, Any]], bool]) -> None:
+    async def jobs_are(condition: Callable[[dict[str, Any]], bool]) -> None:
         async with asyncio.timeout(60):
             while not condition(await api.get("/jobs")):
                 await asyncio.sleep(0.05)
 
-    await until(lambda jobs: [one["outcomes"] for one in jobs["items"]] == [{"rendered": 2}])
+    await jobs_are(lambda jobs: [one["outcomes"] for one in jobs["items"]] == [{"rendered": 2}])
     assert (await proxy.crawl("/#!a")).headers["Cache-Status"].startswith("prerender; hit")
     lastmod = "2020-01-02"
-    await until(lambda jobs: len(jobs["items"]) == 2)
+    await jobs_are(lambda jobs: len(jobs["items"]) == 2)
     found = await api.get("/sitemaps")
     assert (found["watched"], found["pages"]) == (True, 2)
     await api.ask("POST", "/sitemaps", 204, json={})
