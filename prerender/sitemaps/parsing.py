@@ -126,10 +126,15 @@ class _Gzip:
         self._name = name
         self._inner = Parser(name, layer)
         self._decoder = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Listed]:
+        data, self._rest = self._rest + data, b""
         while data:
             if self._decoder.eof:
+                if data == _GZIP[:1]:  # the next part may begin with the other byte
+                    self._rest = data
+                    return
                 # Other data after the end is padding.
                 if not data.startswith(_GZIP):
                     return

@@ -142,9 +142,14 @@ def test_it_does_not_matter_how_a_sitemap_is_cut() -> None:
     whole = list(parse(data, "x"))
     assert len(whole) == 3
     for size in range(1, 40):
-        parser = Parser("x")
-        found = [e for i in range(0, len(data), size) for e in parser.feed(data[i : i + size])]
-        assert [*found, *parser.close()] == whole
+        assert read_by(size, data) == whole
+        assert read_by(size, packed(data[:99]) + packed(data[99:])) == whole
+
+
+def read_by(size: int, data: bytes) -> list[Listed]:
+    parser = Parser("x")
+    found = [e for i in range(0, len(data), size) for e in parser.feed(data[i : i + size])]
+    return [*found, *parser.close()]
 
 
 def read_in_parts(begin: bytes, part: bytes, count: int) -> None:
