@@ -24,7 +24,8 @@ class SitemapChanges:
 
     ``pages``: to render, with the moment of their last change as far as it is known; ``new`` and
     ``changed``: how many of them are. ``gone``: keys of pages that are no longer listed. ``missing``:
-    how many are not, but are kept, because the sitemaps may be broken. ``known``: the pages after it.
+    how many are not, but are kept, because the sitemaps may be broken. ``known``: the pages after it,
+    of those that are kept no more than there is room for beside the listed ones.
     ``by_request``: whether lastmod is the time of the request.
     """
 
@@ -50,7 +51,7 @@ def changes(
     by_request = recent >= _FEWEST and recent > len(listed) / 2
     pages = []
     new = changed = 0
-    after = dict(known)
+    after: dict[bytes, float] = {}
     for key, page in listed.items():
         lastmod = nan if page.lastmod is None or by_request else page.lastmod
         before = known.get(key)
@@ -61,21 +62,20 @@ def changes(
             changed += 1
             # Not by comparing lastmod and the time of the snapshot: lastmod is often only a day.
             pages.append(Listed(page.url, lastmod if isnan(before) else now))
-        if not isnan(lastmod) or before is None:
-            after[key] = lastmod
-    missing = known.keys() - listed.keys()
+        after[key] = before if isnan(lastmod) and before is not None else lastmod
+    missing = tuple(key for key in known if key not in listed)
     gone: tuple[bytes, ...] = ()
     if whole and len(missing) <= len(known) / 2:
-        gone, missing = tuple(missing), set()
-        for key in gone:
-            del after[key]
+        gone, missing = missing, ()
+    # Those that are listed come first: what is forgotten would be new at each reading.
+    missing = missing[: max(0, MOST_PAGES - len(after))]
+    after |= {key: known[key] for key in missing}
     return SitemapChanges(tuple(pages), new, changed, gone, len(missing), after, by_request)
 
 
 def encode(known: Known) -> bytes:
-    """The stored form, of the first 100,000."""
-    some = list(known.items())[:MOST_PAGES]
-    return b"".join(_ENTRY.pack(key, lastmod) for key, lastmod in some)
+    """The stored form."""
+    return b"".join(_ENTRY.pack(key, lastmod) for key, lastmod in known.items())
 
 
 def decode(data: bytes | None) -> dict[bytes, float]:

@@ -64,6 +64,16 @@ def test_a_sitemap_that_lacks_pages_by_a_fault(listed: dict[str, float], whole: 
     assert len(found.known) == 4
 
 
+def test_more_pages_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are listed are known, so that they are new only once."""
+    monkeypatch.setattr("prerender.extensions.jobs.listed_pages.MOST_PAGES", 4)
+    found = compared(dict.fromkeys("abcd", OLD), dict.fromkeys("cde", OLD), whole=False)
+    assert (found.new, found.missing, list(found.known)) == (1, 1, [*map(key, "cdea")])
+    stored = decode(encode(found.known))
+    again = changes(stored, {key(n): Listed(f"/{n}", OLD) for n in "cdef"}, NOW, whole=False)
+    assert (again.new, again.missing, list(again.known)) == (1, 0, [*map(key, "cdef")])
+
+
 def test_lastmod_that_is_the_time_of_the_request() -> None:
     names = [f"{n}" for n in range(20)]
     known = dict.fromkeys(names, NOW - 3600)
