@@ -92,14 +92,17 @@ class PurgeForwarding:
     @property
     def waiting(self) -> int:
         """The number of purges that the CDN has not got yet, of all replicas."""
-        return len(self._replaced) + (len(self._state.waiting) if self._state else 0)
+        return len(self._replaced) + len(self._unsent)
 
     @property
     def oldest_seconds(self) -> float:
         """How long the oldest of them has been waiting; 0.0 if there is none."""
-        waiting = self._state.waiting if self._state else ()
-        numbers = [*self._replaced.records.values(), *(number for _, number in waiting)]
+        numbers = [*self._replaced.records.values(), *(number for _, number in self._unsent)]
         return max(0.0, self._clock() - min(numbers) / 1_000_000) if numbers else 0.0
+
+    @property
+    def _unsent(self) -> tuple[tuple[str, int], ...]:
+        return (*self._state.waiting, *self._state.later) if self._state else ()
 
     def stored(self, target: Target, before: str, snapshot: Snapshot) -> None:
         """Take note of a snapshot that has replaced another one, whose ETag was ``before``."""
@@ -130,7 +133,7 @@ class PurgeForwarding:
         await self._store.purges.refresh()
         state, now = self._state, time.monotonic()
         new = state is None or self._store.purges.generation > state.generation or self._replaced
-        if not new and now < self._look_at and not (state and state.waiting):
+        if not new and now < self._look_at and not self._unsent:
             return
         self._look_at = now + TAKE_OVER_SECONDS
         async with self._store.alone(_KEY, _LAST_SECONDS if last else 0) as alone:
@@ -167,8 +170,9 @@ class PurgeForwarding:
             before = mine or ForwardingState(known.generation)
         elif mine is not None and not self._saved:
             # The store was away: its note is an old one.
-            both = _purges(before.waiting).united(_purges(mine.waiting))
-            before = before._replace(waiting=_dumps(both))
+            waiting = _purges(before.waiting).united(_purges(mine.waiting))
+            later = _purges(before.later).united(_purges(mine.later))
+            before = before._replace(waiting=_dumps(waiting), later=_dumps(later))
         now = int(self._clock() * 1_000_000)  # those of the store may be of another clock
         new = {purge: now for purge, no in known.records.items() if no > before.generation}
         replaced, self._replaced = self._replaced, Purges()

@@ -370,6 +370,21 @@ async def test_all_replicas_wait_as_the_api_says(double: CdnDouble, tmp_path: Pa
         assert double.times[1] - double.times[0] >= 1
 
 
+async def test_a_purge_that_is_repeated_while_it_waits_is_sent_again_soon(
+    double: CdnDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purge_forwarding, "TAKE_OVER_SECONDS", 1e9)
+    monkeypatch.setattr(purge_forwarding, "KNOWN_SECONDS", 1e9)
+    async with replica(cdn(double), "memory://") as forwarding:
+        await forwarding._store.purges.purge(Purge("tag", "a"))
+        await until(lambda: forwarding.waiting == 1)
+        await forwarding._store.purges.purge(Purge("tag", "a"))
+        await until(lambda: forwarding.waiting == 2)
+        monkeypatch.setattr(purge_forwarding, "KNOWN_SECONDS", 0.1)
+        assert [await double.purge() for _ in range(2)] == [(["a"], False)] * 2
+        await until(lambda: not forwarding.waiting)
+
+
 async def test_a_page_that_changes_all_the_time_is_purged_all_the_same(double: CdnDouble) -> None:
     async with replica(cdn(double), "memory://") as forwarding:
         for _ in range(3):
@@ -431,12 +446,15 @@ async def test_redis_comes_back_with_an_old_note(double: CdnDouble, tmp_path: Pa
         await redis.kill()
         forwarding.stored(target("/a"), '"1"', CHANGED)
         await until(lambda: not forwarding._saved)
+        forwarding.stored(target("/a"), '"1"', CHANGED)
+        await until(lambda: forwarding._state and forwarding._state.later)
         await redis.start()
         await redis.client.set(name, note)
         await until(lambda: forwarding._saved)
         double.responses.clear()
         tags = (await double.purge())[0] + (await double.purge())[0]
         assert sorted(tags) == ["before", f"page:{HOST}/#!/a"]
+        assert await double.purge() == ([f"page:{HOST}/#!/a"], True)
 
 
 async def test_a_replica_that_cannot_read_what_is_waiting_changes_nothing(
