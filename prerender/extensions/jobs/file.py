@@ -78,9 +78,12 @@ class FileJobs:
         await self._database.run(lambda database: database.execute(query, row))
 
     async def add_pages(self, job: str, pages: Sequence[tuple[str, float | PageResult]]) -> int:
-        """Add pages to a job."""
+        """Add pages to an unfinished job."""
 
         def add(database: sqlite3.Connection) -> int:
+            query = "SELECT 1 FROM jobs WHERE id = ? AND state IN ('reading', 'running')"
+            if database.execute(query, (job,)).fetchone() is None:
+                return 0
             (place,) = database.execute(
                 "SELECT count(*) FROM pages WHERE job = ?", (job,)
             ).fetchone()

@@ -130,8 +130,8 @@ class JobStore(Protocol):
         """Add a job without pages, in state "reading"."""
 
     async def add_pages(self, job: str, pages: Sequence[tuple[str, float | PageResult]]) -> int:
-        """Add pages to a job: their paths, each with ``WaitingPage.since`` or a result. Returns how
-        many are new; the others count as duplicates."""
+        """Add pages to an unfinished job: their paths, each with ``WaitingPage.since`` or a result.
+        Returns how many are new; the others count as duplicates."""
 
     async def listed(self, job: str, note: str) -> None:
         """The list of a job in state "reading" is complete."""

@@ -62,6 +62,7 @@ redis.call('EXPIRE', KEYS[1], {_KEY_SECONDS})
 """
 # Pairs of a path and a result, or "since tries".
 _ADD_PAGES = f"""{_NOW}
+if state ~= 'reading' and state ~= 'running' then return 0 end
 local place, new = redis.call('HLEN', pages), 0
 for i = 1, #ARGV, 2 do
   if redis.call('HSETNX', pages, ARGV[i], ARGV[i + 1]) == 1 then
@@ -145,7 +146,7 @@ class RedisJobs:
         await self._call(_ADD, self._base, job.created, job.id, json.dumps(asdict(job)))
 
     async def add_pages(self, job: str, pages: Sequence[tuple[str, float | PageResult]]) -> int:
-        """Add pages to a job."""
+        """Add pages to an unfinished job."""
         new = 0
         for start in range(0, len(pages), _AT_ONCE):
             flat = [

@@ -106,7 +106,7 @@ class Worker:
         self._clock = clock
         self._background: Background[_Render] = Background(snapshots, spare.is_crowded)
         self._running = self._background.running
-        self._filling: set[asyncio.Task[None]] = set()
+        self._filling: dict[str, asyncio.Task[None]] = {}
         self._looked = 0.0
         self._is_away = False
         self._is_closing = False
@@ -146,7 +146,7 @@ class Worker:
             renders = list(self._running.items())
             for key, _ in renders:
                 self._snapshots.cancel_refresh(key)
-            tasks = [*self._filling, *(one.task for _, one in renders)]
+            tasks = [*self._filling.values(), *(one.task for _, one in renders)]
             await cancel_all(tasks)
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
@@ -216,11 +216,16 @@ class Worker:
         for key, render in list(self._running.items()):
             if render.job not in ids:
                 self._snapshots.cancel_refresh(key)
+        for job, task in self._filling.items():
+            if job not in ids:
+                task.cancel()
         for one in self.unfinished:
-            if one.state == "reading" and not self._jobs.is_filled(one.job):
-                task = asyncio.create_task(self._fill(one.job), name=f"sitemaps of {one.job.id}")
-                self._filling.add(task)
-                task.add_done_callback(self._filling.discard)
+            job = one.job.id
+            is_filled = job in self._filling or self._jobs.is_filled(one.job)
+            if one.state == "reading" and not is_filled:
+                task = asyncio.create_task(self._fill(one.job), name=f"sitemaps of {job}")
+                self._filling[job] = task
+                task.add_done_callback(lambda _, job=job: self._filling.pop(job))  # type: ignore[misc]
 
     async def _fill(self, job: Job) -> None:
         try:

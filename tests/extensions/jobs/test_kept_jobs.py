@@ -106,6 +106,17 @@ async def test_a_cancelled_job_does_nothing_more(kept: JobStore) -> None:
     assert (found.state, found.waiting, found.outcomes) == ("cancelled", 2, {})
 
 
+async def test_nothing_is_added_to_a_job_that_has_ended(kept: JobStore) -> None:
+    await kept.add(JOB)
+    await kept.cancel("1")
+    assert await kept.add_pages("1", [("/a", 0.0), ("x", done("invalid"))]) == 0
+    assert (await only(kept)).pages == 0
+    await kept.drop("1")
+    assert await kept.add_pages("1", [("/a", 0.0), ("x", done("invalid"))]) == 0
+    assert await kept.jobs() == []
+    assert (await kept.rows("1", "", "", 10))[0] == []
+
+
 async def test_the_rate_is_that_of_all_who_take(kept: JobStore) -> None:
     await kept.add(JOB)
     await kept.add_pages("1", [(f"/{n}", 0.0) for n in range(9)])

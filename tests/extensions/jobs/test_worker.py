@@ -273,7 +273,12 @@ async def test_sitemaps_are_rendered_while_they_are_read(replica: Replica) -> No
     assert found is not None
     assert (found.state, found.pages) == ("reading", 1000)
     await replica.jobs.cancel(job.id)
-    replica.sitemaps.gate.set()
+    # Its sitemaps are not read to their end.
+    await until(lambda: not replica.worker._filling, SECONDS)
+    assert not replica.jobs.is_filled(job)
+    found = await replica.jobs.progress(job.id)
+    assert found is not None
+    assert (found.state, found.pages, found.note) == ("cancelled", 1000, "")
 
 
 async def test_a_sitemap_that_cannot_be_read(replica: Replica) -> None:
