@@ -9,8 +9,11 @@ from yarl import URL
 
 from prerender.config.crawler_classes import PRESETS
 from prerender.crawlers.known import built_in
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.target import Target
 from prerender.tools.export.hydration import merged
-from prerender.tools.export.static import file_of
+from prerender.tools.export.static import StaticFiles, file_of
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Site, StartOrigin
 from tests.support import nginx_server, raw
 from tests.support.programs import Ended, run
@@ -182,6 +185,40 @@ async def test_applications_start_from_the_files(site: Site, tmp_path: Path) -> 
 )
 def test_files_of_pages(path: str, file: str | None) -> None:
     assert file_of(path) == file
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("path", "other", "problem"),
+    [
+        ("/a", "/a/", "/a has the same file, a/index.html"),
+        ("/a/", "/a", "/a/ has the same file, a/index.html"),
+        ("/b.html", "/b.html/c", "a part of .*/b.html/c is a file"),
+        ("/b.html", "/b.html/c/d", "a part of .*/b.html/c/d is a file"),
+        ("/b.html/c", "/b.html", "b.html is a folder"),
+    ],
+)
+def test_pages_that_need_the_same_name(
+    tmp_path: Path, path: str, other: str, problem: str, *, again: bool
+) -> None:
+    """The first one gets it, and the second one is a page that cannot be exported, not an end."""
+    for _ in range(2 if again else 1):
+        files = StaticFiles.create(tmp_path, "https://www.example.com")
+        files.add(*page_of(path))
+        with pytest.raises(ValueError, match=f"{problem}$"):
+            files.add(*page_of(other))
+        files.finish({})
+    name = file_of(path)
+    assert name is not None
+    assert (tmp_path / name).read_bytes() == path.encode()
+    assert [file.name for file in tmp_path.rglob("*.html*") if file.is_file()] == [
+        name.rpartition("/")[2]
+    ]
+
+
+def page_of(path: str) -> tuple[Target, Snapshot, float]:
+    target = Target.of(URL("https://www.example.com"), PrettyURL(path, ""))
+    return target, Snapshot(200, (), path.encode(), '"1"', 0), 0.0
 
 
 @pytest.mark.parametrize(

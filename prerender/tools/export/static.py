@@ -31,6 +31,7 @@ class StaticFiles:
         self._folder = folder
         self._before = before
         self._files: set[str] = set()
+        self._page_of: dict[str, str] = {}
 
     @classmethod
     def create(cls, folder: Path, site: str) -> "StaticFiles":
@@ -60,7 +61,12 @@ class StaticFiles:
         name = file_of(target.path)
         if name is None:
             raise ValueError("the path is not that of a file")
+        # Before the file is written: another thread may be writing it.
+        if (other := self._page_of.setdefault(name, target.path)) != target.path:
+            raise ValueError(f"{other} has the same file, {name}")
         file = self._folder / name
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder")
         if name not in self._before and file.exists():
             raise ValueError(f"{file} exists, and is not of an export")
         temporary = file.with_name(f".{file.name}.new"[-_LONGEST_NAME:])
@@ -69,6 +75,8 @@ class StaticFiles:
             temporary.write_bytes(snapshot.body)
             os.utime(temporary, (snapshot.last_modified, snapshot.last_modified))
             temporary.replace(file)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ValueError(f"a part of {file.parent} is a file") from error
         except OSError as error:
             raise ArchiveError(f"{file}: cannot write: {error.strerror}") from error
         self._files.add(name)
