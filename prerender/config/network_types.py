@@ -8,11 +8,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
-from yarl import URL
 
 from prerender.config import store_urls
 from prerender.config.lists import items_of, strings_of
 from prerender.urls import hosts
+from prerender.urls.addresses import url_of
 from prerender.urls.hosts import Network, address_and_port
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
@@ -72,7 +72,7 @@ def _site_url(value: str) -> str:
     """An absolute http(s) URL of a site: scheme, host and optional port, nothing else."""
     text = value.strip()
     try:
-        url = URL(text)
+        url = url_of(text, encoded=False)
         explicit = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         explicit = False
@@ -93,7 +93,7 @@ def _endpoint(value: str) -> str:
     """An absolute http(s) URL of an API."""
     text = value.strip()
     try:
-        url = URL(text, encoded=True)
+        url = url_of(text)
         known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         known = False

@@ -34,6 +34,7 @@ from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import send
 from prerender.http.caching import Headers, directives
+from prerender.urls.addresses import url_of
 
 WELL_KNOWN = "/.well-known/http-message-signatures-directory"
 MEDIA_TYPE = "application/http-message-signatures-directory+json"
@@ -101,7 +102,7 @@ def agent_of(value: str) -> Agent:
     Raises NotVerified.
     """
     try:
-        url = URL(value)
+        url = url_of(value, encoded=False)
         port = url.port
     except ValueError:
         port = None

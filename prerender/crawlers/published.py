@@ -24,6 +24,7 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import open_session, send
 from prerender.snapshots.stores.notes import Notes
+from prerender.urls.addresses import url_of
 
 RENEW_SECONDS = 86400.0
 RETRY_SECONDS = 3600.0
@@ -159,7 +160,7 @@ async def _text(session: ClientSession, url: URL) -> str:
         async with send(session, "GET", url, fields) as response:
             location = response.headers.get("Location", "")
             if 300 <= response.status < 400 and location:
-                target = url.join(URL(location))
+                target = url.join(url_of(location, encoded=False))
                 if target.scheme != url.scheme:
                     raise OriginError(f"redirects to {target.scheme or 'nowhere'}", about=str(url))
                 url = target

@@ -15,6 +15,7 @@ from yarl import URL
 from prerender.gateway.resource_kind import PROGRAMS
 from prerender.http.forwarding_headers import AnyHeaders
 from prerender.snapshots import steady_clock
+from prerender.urls.addresses import url_of
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
 
@@ -84,7 +85,7 @@ class Needed:
     def is_of_the_site(self, text: str) -> bool:
         """Whether a URL is on the site's host, on its subdomains or on a listed host, at any port."""
         try:
-            url = URL(text, encoded=True)
+            url = url_of(text)
             host = normalized(url.raw_host or "")
         except ValueError:
             return False

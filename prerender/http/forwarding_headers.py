@@ -12,6 +12,7 @@ from prerender import __version__
 from prerender.http.fields import Fields, value_of
 from prerender.http.hop_by_hop import end_to_end_lines
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
+from prerender.urls.addresses import url_of
 
 AnyHeaders = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -187,7 +188,7 @@ def publish(location: str, origin: URL, public: URL) -> str:
         published = publish(whole, origin, public)
         return location if published == whole else published
     try:
-        url = URL(location, encoded=True)
+        url = url_of(location)
         # Hosts are case-insensitive (RFC 3986 section 6.2.2.1).
         internal = url.absolute and URL(str(url.origin()).lower()) == origin.origin()
     except ValueError:

@@ -10,6 +10,7 @@ from yarl import URL
 
 from prerender.browser.page_results import Rendered
 from prerender.snapshots.target import Target
+from prerender.urls.addresses import url_of
 from prerender.urls.references import pretty_reference
 
 # The headers that a page may set. With any other, content injected into the page could control the
@@ -61,7 +62,7 @@ def _own_location(target: Target, value: str, public: URL, hosts: tuple[str, ...
     """
     try:
         location = urljoin(target.url.partition("#")[0], value)
-        own = URL(location, encoded=True).origin() == public.origin()
+        own = url_of(location).origin() == public.origin()
     except ValueError:
         return None
     return pretty_reference(location, target.url, hosts) if own else None

@@ -33,7 +33,7 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
 from prerender.http.fields import charset_of
 from prerender.http.forwarding_headers import authority
-from prerender.urls.addresses import after_host
+from prerender.urls.addresses import after_host, url_of
 
 # Without the word "prerender", by which middlewares of prerender services recognize a renderer.
 USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
@@ -181,17 +181,18 @@ class CrawlerClient:
         self, url: str, user_agent: str = "", accept: str = "", *, compressed: bool = False
     ) -> AsyncIterator[ClientResponse]:
         """The response of a URL. ``compressed``: with its content coding, without a time limit."""
-        fields = {**dict(self._site_headers.of(URL(url, encoded=True))), **self._fields}
-        if user_agent:
-            fields["User-Agent"] = user_agent
-        if accept:
-            fields["Accept"] = accept
-        if compressed:
-            fields["Accept-Encoding"] = "gzip"
         try:
+            parsed = url_of(url)
+            fields = {**dict(self._site_headers.of(parsed)), **self._fields}
+            if user_agent:
+                fields["User-Agent"] = user_agent
+            if accept:
+                fields["Accept"] = accept
+            if compressed:
+                fields["Accept-Encoding"] = "gzip"
             requested = url
             if self._via is not None:
-                site = URL(url, encoded=True).origin()
+                site = parsed.origin()
                 fields["Host"] = authority(site)
                 fields["X-Forwarded-Proto"] = site.scheme
                 requested = f"{self._via.origin()}{after_host(url)}"
@@ -232,7 +233,8 @@ async def _limited(
 
 
 def _redirect_target(url: str, location: str) -> str:
-    target = urljoin(url, location).partition("#")[0]
-    if not target.startswith(("http://", "https://")):
-        raise FetchFailed(f"{url}: redirects to {location}")
-    return target
+    with suppress(ValueError):
+        target = urljoin(url, location).partition("#")[0]
+        if target.startswith(("http://", "https://")):
+            return target
+    raise FetchFailed(f"{url}: redirects to {location}")

@@ -42,7 +42,7 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> PageContent:
     root = _parse(body, charset)
     if root is None:
         return PageContent((), (), (), (), False, (), (), False, 0, ())
-    base = urljoin(url, next(iter(root.xpath("//base/@href")), "").strip())
+    base = _absolute(url, next(iter(root.xpath("//base/@href")), ""), otherwise=url)
     return PageContent(
         titles=tuple(
             _plain("".join(title.itertext()))
@@ -96,11 +96,12 @@ def _runs(script: Any) -> bool:
     return kind in ("", "module") or "javascript" in kind or "ecmascript" in kind
 
 
-def _absolute(base: str, reference: str) -> str:
+def _absolute(base: str, reference: str, otherwise: str = "") -> str:
+    """An absolute URL; if it is malformed, ``otherwise`` or the reference."""
     try:
         return urljoin(base, reference.strip())
     except ValueError:
-        return reference.strip()
+        return otherwise or reference.strip()
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,7 @@ from prerender.errors import FetchFailed, SitemapError
 from prerender.sitemaps import reading
 from prerender.sitemaps.parsing import Listed, is_sitemap
 from prerender.tools.crawler import CrawlerClient, Streamed, is_html
-from prerender.urls.addresses import page_of, site_of
+from prerender.urls.addresses import page_of, site_of, url_of
 
 # Of a response, to tell a sitemap from a page.
 _HEAD_BYTES = 4096
@@ -86,7 +86,7 @@ class Sources:
         A URL that is not a sitemap is a page. ``failed``: as for ``reading.read``. ``same_hosts``:
         skip pages of other hosts than those of sources that are URLs.
         """
-        hosts = {URL(source).host for source in sources if "://" in source} if same_hosts else set()
+        hosts = {host for source in sources if (host := _host(source))} if same_hosts else set()
         async with aclosing(self._entries(sources, failed)) as entries:
             async for entry in entries:
                 if page := self._page(entry.url, hosts):
@@ -181,3 +181,11 @@ class Sources:
             self._progress.line(f"skipped: {reason[:_LONGEST_SHOWN]}")
         if self.skipped == _MOST_SHOWN:
             self._progress.line("more skipped URLs are not shown")
+
+
+def _host(source: str) -> str | None:
+    """The host of a source that is a URL."""
+    try:
+        return url_of(source, encoded=False).host if "://" in source else None
+    except ValueError:
+        return None  # it cannot be read either

@@ -8,6 +8,14 @@ from yarl import URL
 from prerender.urls.ajax_crawling import PrettyURL, ugly_to_pretty
 
 
+def url_of(text: str, *, encoded: bool = True) -> URL:
+    """A URL from elsewhere. Raises ValueError, and nothing else."""
+    try:
+        return URL(text, encoded=encoded)
+    except IndexError as error:  # of yarl, for http://[]@
+        raise ValueError("is not a URL") from error
+
+
 def pretty_of(text: str) -> PrettyURL:
     """The pretty URL, without its host, of an absolute pretty or ugly URL. Raises ValueError."""
     path, fragment = parts_of(text)
@@ -19,7 +27,7 @@ def pretty_of(text: str) -> PrettyURL:
 def parts_of(text: str) -> tuple[str, str]:
     """The path with query, as in a request, and the fragment of an absolute URL. Raises ValueError."""
     try:
-        url = URL(text, encoded=True)
+        url = url_of(text)
         absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         absolute = False

@@ -341,6 +341,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[log] format", "1", "1", 'give "console" or "json"'),
         ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),
         ("[tracing] endpoint", "'http://'", "'http://'", AN_ENDPOINT),
+        ("[tracing] endpoint", "'http://a[::1]@'", "'http://***@'", AN_ENDPOINT),
         (
             "[tracing] endpoint",
             "'http://a:b@c/'",
@@ -359,6 +360,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[origin] url", "'http://a b'", "'http://a b'", A_SITE),
         ("[origin] url", '"http://a\\nb"', r"'http://a\nb'", A_SITE),
         ("[origin] url", "'http://[::1'", "'http://[::1'", A_SITE),
+        ("[origin] url", "'http://a[::1]@'", "'http://***@'", A_SITE),
         ("[origin] url", "''", "''", A_SITE),
         ("[origin] url", "3000", "3000", "give a string"),
         ("[site] url", "'http://app/path'", "'http://app/path'", SITE_ONLY),

@@ -264,6 +264,7 @@ def test_the_url_of_a_directory(url: str, directory_url: str, name: str) -> None
         ("https://a.example:99999", "not a URL"),
         ("https://a b.example", "not a URL"),
         ("https://[::1", "not a URL"),
+        ("https://a[::1]@", "not a URL"),
         ("https://user@a.example", "a user"),
         ("https://a.example/?q", "a query"),
         ("https://a.example/#f", "a fragment"),

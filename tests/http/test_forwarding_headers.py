@@ -1,8 +1,10 @@
 """Headers of proxies in requests of pages."""
 
+import pytest
 from multidict import CIMultiDict
+from yarl import URL
 
-from prerender.http.forwarding_headers import remove_forwarding
+from prerender.http.forwarding_headers import publish, remove_forwarding
 
 OF_PROXIES = """
 Forwarded X-Forwarded-For X-Forwarded-Host X_Forwarded_For X-Forwarded X-Real-IP True-Client-IP Via
@@ -23,3 +25,8 @@ def test_only_what_proxies_say_is_removed() -> None:
     headers = CIMultiDict(dict.fromkeys([*OF_PROXIES.split(), *names], "127.0.0.1"))
     remove_forwarding(headers)
     assert list(headers) == names
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://[]@", "//a[::1]@", "https:///a", ""])
+def test_locations_that_are_no_urls_stay(location: str) -> None:
+    assert publish(location, URL("http://app"), URL("https://www.example.com")) == location

@@ -246,6 +246,14 @@ async def test_what_only_all_pages_show(start_origin: StartOrigin) -> None:
     ]
 
 
+async def test_malformed_urls_are_findings(start_origin: StartOrigin) -> None:
+    page = "<base href='http://[bad/'>" + HEAD + TEXT + "<a href=/b>b</a> <a href='//[bad/'>x</a>"
+    site = await pages(start_origin, {"/": page, "/b": response(301, "http://[bad/")})
+    _, report = await checked(f"{site.url}/", "--no-browser")
+    found = by_page(report, site.url)
+    assert codes(found["/b"]) == {"status": "status 301 without a Location that is a URL"}
+
+
 async def test_no_more_pages_than_were_asked_for(start_origin: StartOrigin) -> None:
     links = "".join(f"<a href='#!/{number}'>{number}</a>" for number in range(50))
     site = await pages(start_origin, {"/": HEAD + TEXT + links})

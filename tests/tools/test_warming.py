@@ -28,6 +28,7 @@ from tests.support import raw
 from tests.support.programs import ended, run, started
 
 SITE = "https://shop.example"
+MALFORMED = ("https:///s.xml", "http://[x/s.xml", "http://[]@")
 STORED = {"Cache-Status": "prerender; fwd=miss; stored; ttl=99"}
 Answer = Callable[[str], web.Response | None]
 
@@ -394,8 +395,9 @@ async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
 
     async def answer(request: web.Request) -> web.Response:
         base = f"http://{request.host}"
-        names = ("index", "moved", "circle", "missing", "broken", "good")
-        entries = "".join(f"<sitemap><loc>{base}/{name}</loc></sitemap>" for name in names)
+        names = ("index", "moved", "circle", "astray", "missing", "broken")
+        urls = [*(f"{base}/{name}" for name in names), *MALFORMED, f"{base}/good"]
+        entries = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
         url = f"<url><loc>{base}/#!%s</loc></url>"
         elsewhere = "<url><loc>https://elsewhere.example/</loc></url>"
         content = {
@@ -405,9 +407,9 @@ async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
             "good": f"<urlset>{url % 'good'}{elsewhere}{url % 'good'}</urlset>",
         }
         name = request.path[1:]
-        if name in ("moved", "circle"):
-            location = "/there" if name == "moved" else "/circle"
-            return web.Response(status=301, headers={"Location": location})
+        moved = {"moved": "/there", "circle": "/circle", "astray": "http://[bad/"}
+        if name in moved:
+            return web.Response(status=301, headers={"Location": moved[name]})
         return web.Response(text=content.get(name, ""), status=200 if name in content else 404)
 
     application.router.add_get("/{path:.*}", answer)
@@ -415,13 +417,15 @@ async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
     failures: list[SitemapError] = []
     async with CrawlerClient.open() as crawler:
         sources = Sources(crawler.stream, Progress())
-        source = f"{site.url}/index"
-        found = [
-            page.url async for page in sources.pages([source], failures.append, same_hosts=True)
-        ]
+        given = [*MALFORMED, f"{site.url}/index"]
+        found = [page.url async for page in sources.pages(given, failures.append, same_hosts=True)]
     assert [url.partition("#!")[2] for url in found] == ["moved", "b1", "b2", "good", "good"]
     assert sources.skipped == 1
     told = " ".join(map(str, failures))
-    for said in ("circle: more than 5 redirects", "missing: status 404", "broken: 1 of 3 entries"):
+    for said in (
+        "circle: more than 5 redirects", "missing: status 404", "broken: 1 of 3 entries",
+        "astray: redirects to http://[bad/",
+    ):  # fmt: skip
         assert said in told
-    assert len(failures) == 3
+    assert all(told.count(f"{url}: ") == 2 for url in MALFORMED)
+    assert len(failures) == 4 + 2 * len(MALFORMED)

@@ -120,13 +120,20 @@ class MarkdownDiscovery:
 def _redirected(target: Target, result: SnapshotResult) -> SnapshotResult:
     snapshot = result.snapshot
     site = target.url.removesuffix(target.path)
-    headers = []
-    for name, value in snapshot.headers:
-        whole = urljoin(target.url.partition("#")[0], value)
+
+    def led_to(location: str) -> str:
+        try:
+            whole = urljoin(target.url.partition("#")[0], location)
+        except ValueError:
+            return location
         page = whole.removeprefix(site)
-        led = name == "Location" and whole.startswith(f"{site}/") and may_be_page(page)
-        headers.append((name, markdown_url(page) or value if led else value))
-    return replace(result, snapshot=replace(snapshot, headers=tuple(headers)))
+        of_site = whole.startswith(f"{site}/") and may_be_page(page)
+        return (markdown_url(page) if of_site else None) or location
+
+    headers = tuple(
+        (name, led_to(value) if name == "Location" else value) for name, value in snapshot.headers
+    )
+    return replace(result, snapshot=replace(snapshot, headers=headers))
 
 
 def _alternate(page: str) -> bytes:

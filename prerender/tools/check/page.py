@@ -129,12 +129,13 @@ def _thin(page: PageContent, report: Report) -> None:
 def _redirect(crawled: CrawledPage, report: Report) -> None:
     response = crawled.response
     report.kind = "redirect"
-    # Resolved like by a crawler, without the #! state.
-    location = urljoin(response.url, response.headers.get("Location", ""))
     report.location = led_to(report.url, response)
     if not report.location:
         report.add("status", f"status {response.status} without a Location that is a URL")
-    elif is_ugly(location):
+        return
+    # Resolved like by a crawler, without the #! state.
+    location = urljoin(response.url, response.headers.get("Location", ""))
+    if is_ugly(location):
         report.add("redirect-ugly", f"status {response.status} to the ugly URL {location}")
     elif same_page(report.location, crawled.moved) and not same_page(location, crawled.moved):
         report.add(

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from prerender.config import load
 from prerender.errors import ConfigError
+from prerender.extensions.markdown.discovery import _redirected
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult
+from prerender.snapshots.target import Target
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, Reply, Site, StartForwarding, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
 
@@ -121,6 +126,13 @@ async def test_what_has_no_markdown(start_origin: StartOrigin, start_proxy: Star
         answer = await proxy.get(f"{page}.md")
         assert 300 < answer.status < 303
         assert answer.headers["Location"] == location
+
+
+def test_redirects_lead_to_markdown_as_far_as_they_are_urls() -> None:
+    headers = (("Location", "/b"), ("Location", "http://[bad/"), ("X-Other", "http://[bad/"))
+    result = SnapshotResult(Snapshot(301, headers, b"", '"1"', 0))
+    target = Target.of(URL("https://www.example.com"), PrettyURL("/a", ""))
+    assert _redirected(target, result).snapshot.headers == (("Location", "/b.md"), *headers[1:])
 
 
 async def test_what_the_page_says_of_its_use_counts(
