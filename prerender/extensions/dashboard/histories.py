@@ -15,7 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from prerender.background import running
-from prerender.errors import BadEntry
+from prerender.errors import BadEntry, StoreError
 from prerender.extensions.dashboard.history import History, RenderSummary, decode, encode
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 from prerender.snapshots.stores.notes import Notes
@@ -68,7 +68,14 @@ class Histories:
 
     async def of(self, key: str) -> History | None:
         """The history of the page with this key, if there is one."""
-        data = await self._notes.get(key)
+        try:
+            return await self._read(key)
+        except StoreError:
+            return None
+
+    async def _read(self, key: str) -> History | None:
+        """As ``of``. Raises StoreError if it is unknown whether there is one."""
+        data = await self._notes.read(key)
         if data is None:
             return None
         try:
@@ -88,10 +95,12 @@ class Histories:
                 change = self._waiting.popleft()
                 target = change.target
                 try:
-                    history = await self.of(target.key) or History(target.key, target.path)
+                    history = await self._read(target.key) or History(target.key, target.path)
                     data = await asyncio.to_thread(self._with, history, change)
                     if data:
                         await self._notes.set(target.key, data, NOTE_SECONDS)
+                except StoreError:
+                    continue  # rather than replace what is there
                 except Exception:
                     log.exception("history_not_stored", url=target.url)
 

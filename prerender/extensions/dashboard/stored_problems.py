@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from prerender.background import repeating
+from prerender.errors import StoreError
 from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
@@ -36,7 +37,11 @@ class StoredProblems:
 
     async def exchange(self) -> None:
         """Read what is stored, and add what is new."""
-        stored = await asyncio.to_thread(_read, await self._notes.get(_KEY))
+        try:
+            note = await self._notes.read(_KEY)
+        except StoreError:
+            return  # rather than replace what is there
+        stored = await asyncio.to_thread(_read, note)
         pages, changed = self._recent.exchange(stored)
         if changed:
             data = await asyncio.to_thread(lambda: json.dumps(list(map(asdict, pages))).encode())

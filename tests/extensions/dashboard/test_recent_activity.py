@@ -1,15 +1,22 @@
 """Pages with problems: present ones first."""
 
+from pathlib import Path
+
 from prerender.errors import ErrorCode
+from prerender.extensions.dashboard.histories import Histories
+from prerender.extensions.dashboard.history import History, encode
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.extensions.dashboard.stored_problems import StoredProblems
+from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 from prerender.urls.ajax_crawling import PrettyURL
-from tests.support.renders import PUBLIC
+from tests.conftest import settings_for
+from tests.support.redis_server import redis_server
+from tests.support.renders import PUBLIC, until
 
 
 def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
@@ -44,6 +51,32 @@ def test_present_problems_come_before_those_that_are_over() -> None:
         ("over", 2, True),
     ]
     assert recent.worst(1).failing[0].url.endswith("/now")
+
+
+async def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
+    """Problems and histories: Redis takes a note, but did not give the one that is there."""
+    async with redis_server(tmp_path) as redis:
+        settings = settings_for("http://127.0.0.1:1", {"cache": {"url": redis.url}})
+        store = await open_store(settings)
+        recent = Recent(CrawlerRequests(Channel()))
+        problems, histories = StoredProblems(store.notes, recent), Histories(store.notes, 3)
+        page = record("/a", 1.0, RenderOutcome.FAILED)
+        key, old = page.target.key, History(page.target.key, page.target.path)
+        await store.notes.set(key, encode(old), 60)
+        await store.notes.set("problems", b"[]", 60)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        recent.render(page)
+        await problems.exchange()
+        histories(page)
+        async with histories.storing():
+            await until(lambda: store.state().faults["note"] == 2)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+        assert await store.notes.read("problems") == b"[]"
+        assert await histories.of(key) == old
+        # They are not lost.
+        await problems.exchange()
+        assert await store.notes.read("problems") != b"[]"
+        await store.close()
 
 
 async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> None:
