@@ -15,7 +15,7 @@ import lxml.html
 from lxml.etree import XPath
 from lxml.html import HtmlElement
 
-from prerender.extensions.markdown.tidy import tidy
+from prerender.extensions.markdown.tidy import drop, tidy
 from prerender.snapshots.parsed_html import parse
 
 # A part of each key, so that the output of an older version is not used.
@@ -90,7 +90,7 @@ def markdown_of(html: bytes, url: str) -> bytes:
     options = replace(_OPTIONS, base_url=_base(page, url))
     _put_shadow_trees_in_place(page)
     tidy(page)
-    _drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
+    drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
     for link in _LINKS_TO_CODE(page):
         del link.attrib["href"]
     for element in _SHOWN_BY_SEARCH(page):
@@ -177,18 +177,12 @@ def _without(element: HtmlElement, parts: Iterable[HtmlElement]) -> HtmlElement:
     candidates = set(parts)
     parts = [part for part in candidates if candidates.isdisjoint(part.iterancestors())]
     if sum(map(_length, parts)) < _length(element):
-        _drop(parts)
+        drop(parts)
     return element
 
 
 def _length(element: HtmlElement) -> int:
     return int(_TEXT_LENGTH(element))
-
-
-def _drop(elements: Iterable[HtmlElement]) -> None:
-    for element in elements:
-        if element.getparent() is not None:
-            element.drop_tree()
 
 
 def _name_languages(page: HtmlElement) -> None:

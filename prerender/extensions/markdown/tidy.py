@@ -80,7 +80,7 @@ _LONGEST_LABELS = 1000
 def tidy(page: HtmlElement) -> None:
     """Change ``page`` in place."""
     _show_panels(page)
-    _drop(_SIDE_MENUS(page))
+    drop(_SIDE_MENUS(page))
     _tidy_code(page)
     _tidy_tables(page)
     _tidy_pictures(page)
@@ -93,7 +93,7 @@ def tidy(page: HtmlElement) -> None:
         name = link.get("aria-label") or link.get("title") or link.findtext(".//title") or ""
         link[:] = []
         link.text = name
-    _drop(_EMPTY_LINKS(page))
+    drop(_EMPTY_LINKS(page))
     for emphasis in _CAPTION_EMPHASIS(page):  # captions are emphasized themselves
         emphasis.drop_tag()
     for term in _TERMS(page):
@@ -124,8 +124,8 @@ def _tidy_code(page: HtmlElement) -> None:
             code.append(_element("p", name))
         code.extend(_NUMBERED_PRE(table))
         _put_in_place(code, table)
-    _drop([*_LINE_NUMBERS(page), *_EMPTY_IN_CODE(page)])
-    _drop(
+    drop([*_LINE_NUMBERS(page), *_EMPTY_IN_CODE(page)])
+    drop(
         button
         for button in _BUTTONS(page)
         if _COPY.fullmatch(" ".join(button.text_content().split()) or button.get("aria-label", ""))
@@ -203,7 +203,7 @@ def _tidy_pictures(page: HtmlElement) -> None:
         candidate = (picture.get("srcset") or picture.get("data-srcset") or "").split()
         if late or candidate:
             picture.set("src", late or candidate[0].rstrip(","))
-    _drop(_DECORATIONS(page))
+    drop(_DECORATIONS(page))
     for figure in _FIGURES(page):
         name = figure.get("aria-label") or figure.findtext("title") or ""
         labels = (" ".join(label.text_content().split()) for label in _LABELS(figure))
@@ -226,7 +226,8 @@ def _put_in_place(new: HtmlElement, old: HtmlElement) -> None:
         parent.replace(old, new)
 
 
-def _drop(elements: Iterable[HtmlElement]) -> None:
+def drop(elements: Iterable[HtmlElement]) -> None:
+    """Remove elements, but not the text after them."""
     for element in list(elements):
         if element.getparent() is not None:
             element.drop_tree()

@@ -17,6 +17,7 @@ from prerender.extensions.markdown.convert import markdown_of
 from prerender.extensions.markdown.worker import MarkdownWorker
 from prerender.http.negotiation import prefers_markdown
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.extensions.markdown.converting import content_of
 from tests.support import processes
 from tests.support.redis_server import redis_server
 
@@ -53,13 +54,6 @@ def test_who_prefers_markdown(accept: str, markdown: bool) -> None:
 @given(st.text(st.characters(max_codepoint=0xFF), max_size=600))
 def test_any_accept_field_can_be_read(accept: str) -> None:
     assert prefers_markdown(accept) in (True, False)
-
-
-def _content(html: str, url: str = URL) -> str:
-    text = markdown_of(html.encode(), url).decode()
-    front, _, content = text.removeprefix("---\n").partition("---\n")
-    assert front.endswith(f'url: "{url}"\n') or "url:" in front
-    return content.strip()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +135,7 @@ def _content(html: str, url: str = URL) -> str:
     ],
 )
 def test_what_becomes_of_a_page(html: str, markdown: str) -> None:
-    assert _content(html) == markdown
+    assert content_of(html, URL) == markdown
 
 
 def test_front_matter() -> None:

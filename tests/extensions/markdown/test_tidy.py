@@ -2,14 +2,10 @@
 
 import pytest
 
-from prerender.extensions.markdown.convert import markdown_of
 from prerender.snapshots.tokens import tokens_of
+from tests.extensions.markdown.converting import content_of
 
 URL = "https://www.example.com/p"
-
-
-def _content(html: str) -> str:
-    return markdown_of(html.encode(), URL).decode().split("---\n", 2)[2].strip()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +103,7 @@ def _content(html: str) -> str:
     ],
 )  # fmt: skip
 def test_what_a_reader_sees(html: str, markdown: str) -> None:
-    assert _content(html) == markdown
+    assert content_of(html, URL) == markdown
 
 
 @pytest.mark.parametrize(
