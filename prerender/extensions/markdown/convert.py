@@ -15,18 +15,20 @@ import lxml.html
 from lxml.etree import XPath
 from lxml.html import HtmlElement
 
+from prerender.extensions.markdown.flatten import flatten
 from prerender.extensions.markdown.tidy import drop, tidy
 from prerender.snapshots.parsed_html import parse
 
 # A part of each key, so that the output of an older version is not used.
-FORMAT = "md3"
+FORMAT = "md4"
 
 _MAIN = XPath('//main | //*[@role="main"]')
-_ARTICLES = XPath("//body//article[not(ancestor::article)]")
+# Without [1], libxml2 collects all ancestors, which takes seconds for deep pages.
+_ARTICLES = XPath("//body//article[not(ancestor::article[1])]")
 # The parts around the content of a page that does not mark it.
 _AROUND = XPath(
-    "//nav | //body//header[not(ancestor::article or ancestor::section)]"
-    " | //body//footer[not(ancestor::article or ancestor::section)]"
+    "//nav | //body//header[not(ancestor::article[1] or ancestor::section[1])]"
+    " | //body//footer[not(ancestor::article[1] or ancestor::section[1])]"
     ' | //*[@role="navigation" or @role="banner" or @role="contentinfo" or @role="search"]'
 )
 _MENUS = XPath('.//nav | .//*[@role="navigation"]')
@@ -44,7 +46,7 @@ _LINKS_TO_CODE = XPath('//a[starts-with(normalize-space(@href), "javascript:")]'
 _TEXT_LENGTH = XPath("string-length(normalize-space(.))")
 _LIKE_MARKUP = XPath(
     './/text()[translate(., "<*_`~]", "") != .]'
-    "[not(ancestor::code or ancestor::pre or ancestor::kbd or ancestor::samp)]"
+    "[not(ancestor::code[1] or ancestor::pre[1] or ancestor::kbd[1] or ancestor::samp[1])]"
 )
 _CODE = XPath("//pre/code | //pre[not(code)]")
 # lxml parses these characters, but does not accept them in values (XML 1.0 section 2.2).
@@ -66,8 +68,11 @@ _NAME = re.compile(r"([\w+#.-]+)")
 # The converter ends each block within a cell with a <br>. Text has none: it is escaped.
 _LINE_OF_TABLE = re.compile(r"^ *\|.*\|$", re.MULTILINE)
 _BREAKS = re.compile(r"<br>(?: ?<br>)+")
-# No genuine document is nested deeper.
+# The converter leaves out what is nested deeper, and says so.
 _DEEPEST = 200
+_TOO_DEEP = "depth_limit_exceeded"
+# So does the parser: at the depth of 2048, it ends.
+_ENDED = "ERR_RESOURCE_LIMIT"
 _OPTIONS = html_to_markdown.ConversionOptions(
     extract_metadata=False,
     hidden_content="drop",
@@ -86,6 +91,9 @@ def markdown_of(html: bytes, url: str) -> bytes:
     page = parse(html)
     if page is None:
         raise ValueError(f"{url}: is empty")
+    ended = page.getroottree().parser.error_log.last_error
+    if ended is not None and ended.type_name == _ENDED:
+        raise ValueError(f"{url}: is nested too deep")
     front = _front_matter(page, url)
     options = replace(_OPTIONS, base_url=_base(page, url))
     _put_shadow_trees_in_place(page)
@@ -100,13 +108,28 @@ def markdown_of(html: bytes, url: str) -> bytes:
     content = _content(page)
     _name_languages(page)
     _escape(content)
-    text = lxml.html.tostring(content, encoding="unicode", with_tail=False)
-    try:
-        converted = html_to_markdown.convert(text, options).content or ""
-    except Exception as error:  # of several kinds, including bugs of the library
-        raise ValueError(f"cannot convert {url} to Markdown: {error!r}") from error
+    converted = _converted(content, options, url)
+    if converted is None:
+        flatten(content)
+        converted = _converted(content, options, url)
+    if converted is None:
+        raise ValueError(f"{url}: is nested too deep")
     converted = _LINE_OF_TABLE.sub(_without_breaks, converted.translate(_TO_ESCAPES))
     return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
+
+
+def _converted(
+    content: HtmlElement, options: html_to_markdown.ConversionOptions, url: str
+) -> str | None:
+    """The content in Markdown; None if it is nested too deep."""
+    text = lxml.html.tostring(content, encoding="unicode", with_tail=False)
+    try:
+        result = html_to_markdown.convert(text, options)
+    except Exception as error:  # of several kinds, including bugs of the library
+        raise ValueError(f"cannot convert {url} to Markdown: {error!r}") from error
+    if any(str(warning.kind) == _TOO_DEEP for warning in result.warnings):
+        return None
+    return result.content or ""
 
 
 def _without_breaks(line: re.Match[str]) -> str:

@@ -28,14 +28,15 @@ _LINE_NUMBERS = XPath(
     f"//pre//*[{_with_class('linenos', 'lineno', 'line-number', 'line-numbers-rows')}]"
     f' | //div[contains(@class, "language-")]/span[{_with_class("lang")}]'
 )
+# [1] is for speed, see convert.py.
 _NUMBERED_CODE = XPath(
-    f"//table[not(ancestor::table)][.//td[{_with_class('linenos', 'gutter', 'rouge-gutter')}]]"
+    f"//table[not(ancestor::table[1])][.//td[{_with_class('linenos', 'gutter', 'rouge-gutter')}]]"
     f"[.//td[{_with_class('code', 'rouge-code')}]//pre]"
 )
 _NUMBERED_PRE = XPath(f".//td[{_with_class('code', 'rouge-code')}]//pre")
 _FILE_NAME = XPath(f"string(.//*[{_with_class('filename')}])")
 _EMPTY_IN_CODE = XPath("//pre/span[not(node())][following-sibling::code]")
-_LINES_IN_CODE = XPath("//code[not(ancestor::pre)][.//br or .//div or .//li or .//p]")
+_LINES_IN_CODE = XPath("//code[not(ancestor::pre[1])][.//br or .//div or .//li or .//p]")
 _COPY = re.compile(r"cop(?:y|ied)(?: code| to clipboard|!)?", re.IGNORECASE)
 _BUTTONS = XPath("//button | //*[@role='button'] | //clipboard-copy")
 _SIDE_MENUS = XPath(
@@ -50,7 +51,7 @@ _LATE_PICTURES = XPath('//img[not(@src) or starts-with(@src, "data:") or @src=""
 _LATE_SOURCES = ("data-src", "data-lazy-src", "data-original")
 _DECORATIONS = XPath('//img[@alt=""]')
 _EMPTY_LINKS = XPath(
-    "//a[@href][not(.//text()[not(ancestor::svg)][normalize-space(.)]) and not(.//img)]"
+    "//a[@href][not(.//text()[not(ancestor::svg[1])][normalize-space(.)]) and not(.//img)]"
 )
 _FIGURES = XPath(
     '//svg[not(@aria-hidden = "true")][.//text or .//foreignObject or .//foreignobject'
@@ -61,7 +62,7 @@ _FORMULAS = XPath('//math[.//annotation[@encoding="application/x-tex"]]')
 _TEX = XPath('string(.//annotation[@encoding="application/x-tex"])')
 _GRID = '@role="grid" or @role="treegrid" or @role="table"'
 _GRIDS = XPath(
-    f"//*[{_GRID}][not(self::table) or .//table][not(ancestor::*[{_GRID}])]"
+    f"//*[{_GRID}][not(self::table) or .//table][not(ancestor::*[{_GRID}][1])]"
     '[not(.//table[not(@role = "presentation" or @role = "none")])]'
 )
 _ROWS = XPath('.//*[@role="row"]')

@@ -162,11 +162,30 @@ def test_nothing_is_no_page(html: bytes) -> None:
         markdown_of(html, URL)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("tag", ["div", "blockquote", "ul><li", "table><tr><td", "b", "template"])
-def test_deep_pages_end_well(tag: str) -> None:
-    html = f"<p>before</p>{f'<{tag}>' * 20_000}deep"
-    assert "before" in markdown_of(html.encode(), URL).decode()
+@pytest.mark.parametrize("tag", ["div", "p><div", "div><b", "table><tr><td", "span", "x-a"])
+def test_nothing_is_lost_in_deep_pages(tag: str) -> None:
+    html = "".join(f"<{tag}>word {i} " for i in range(300))
+    words = content_of(f"<main>{html}", URL).split()
+    assert [word for word in words if word.isdigit()] == [str(i) for i in range(300)]
+
+
+def test_groups_stay_apart_in_deep_pages() -> None:
+    deep = "<div>" * 250
+    html = f"{deep}a<div>b <b>c</b></div>d<section style='display: none'><div>e</div></section>"
+    assert content_of(html, URL) == "a\n\nb c\n\nd"
+
+
+@pytest.mark.parametrize("depth", [400, 20_000])
+@pytest.mark.parametrize("tag", ["blockquote", "ul><li", "code"])
+def test_what_is_too_deep_is_refused(tag: str, depth: int) -> None:
+    with pytest.raises(ValueError, match="is nested too deep"):
+        markdown_of(f"<p>before</p>{f'<{tag}>x' * depth}deep".encode(), URL)
+
+
+@pytest.mark.parametrize("tag", ["div", "table><tr><td", "template"])
+def test_what_the_parser_gives_up_is_refused(tag: str) -> None:
+    with pytest.raises(ValueError, match="is nested too deep"):
+        markdown_of(f"<nav>{f'<{tag}>' * 20_000}</nav><main>content".encode(), URL)
 
 
 # ---- by way of the proxy
