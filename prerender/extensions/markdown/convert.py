@@ -5,6 +5,7 @@ lxml finds the content and resolves links; html-to-markdown converts it.
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +14,7 @@ from urllib.parse import urljoin
 import html_to_markdown
 import lxml.html
 from lxml.etree import XPath
-from lxml.html import HtmlElement
+from lxml.html import Element, HtmlElement
 
 from prerender.extensions.markdown.flatten import flatten
 from prerender.extensions.markdown.tidy import drop, tidy
@@ -167,21 +168,36 @@ def _put_shadow_trees_in_place(page: HtmlElement) -> None:
             continue
         root.drop_tree()
         root.tail = None
-        children = list(host)
-        loose, host.text = host.text or "", None
-        for child in children:
-            loose += child.tail or ""
-            child.tail = None
-            host.remove(child)
+        given = _given(host)
         root.tag = "div"
         host.append(root)
         for slot in _SLOTS(root):
-            name = slot.get("name", "")
-            given = [child for child in children if child.get("slot", "") == name]
-            if given or (not name and loose.strip()):
-                # In place of the slot's fallback content.
-                slot[:] = given
-                slot.text = None if name else loose
+            # Only the first slot of a name gets them, in place of its fallback content.
+            content = given.pop(slot.get("name", ""), None)
+            if content is not None and (len(content) or (content.text or "").strip()):
+                slot[:] = content[:]
+                slot.text = content.text
+            # The slots of a shadow tree around it are not among these.
+            slot.tag = "span"
+
+
+def _given(host: HtmlElement) -> dict[str, HtmlElement]:
+    """What is in a shadow host, taken out of it: an element for each slot, by name."""
+    given: defaultdict[str, HtmlElement] = defaultdict(lambda: Element("span"))
+    _add_text(given[""], host.text)
+    host.text = None
+    for child in list(host):
+        text, child.tail = child.tail, None
+        given[child.get("slot", "")].append(child)
+        _add_text(given[""], text)
+    return given
+
+
+def _add_text(element: HtmlElement, text: str | None) -> None:
+    if len(element):
+        element[-1].tail = (element[-1].tail or "") + (text or "")
+    else:
+        element.text = (element.text or "") + (text or "")
 
 
 def _content(page: HtmlElement) -> HtmlElement:

@@ -131,6 +131,23 @@ def test_any_accept_field_can_be_read(accept: str) -> None:
             "</x-b></template>out</x-a>",
             "in",
         ),
+        (
+            "<x-a><template shadowrootmode=open><slot></slot> 3 <slot>4</slot></template>"
+            "Hello <b>brave</b> new <i>world</i>!</x-a>",
+            "Hello **brave** new *world*! 3 4",
+        ),
+        (
+            "<x-a><template shadowrootmode=open><slot name=s></slot>: <slot></slot></template>"
+            "1 <i slot=s>s</i>2 <b>3</b> 4</x-a>",
+            "*s*: 1 2 **3** 4",
+        ),
+        # The slots of the inner tree, filled or not, are not those of the outer one.
+        (
+            "<x-a><template shadowrootmode=open><x-b><template shadowrootmode=open><slot name=s>no"
+            "</slot><slot></slot></template>1 <slot></slot> 3 <slot name=s></slot></x-b></template>"
+            "2<i slot=s>4</i></x-a>",
+            "no1 2 3 *4*",
+        ),
         ("<template>never shown</template><p>a", "a"),
     ],
 )
