@@ -69,8 +69,13 @@ _ROWS = XPath('.//*[@role="row"]')
 _CELLS = XPath(
     './/*[@role="columnheader" or @role="rowheader" or @role="cell" or @role="gridcell"]'
 )
+_SHOWN_TEXT = XPath(
+    ".//text()[normalize-space(.)][not(ancestor::script[1] or ancestor::style[1]"
+    ' or ancestor::*[@aria-hidden="true" or (@hidden and @hidden != "until-found")][1])]'
+)
 _LAYOUT = XPath('//table[@role="presentation" or @role="none" or .//table]')
-_TABLE_PARTS = XPath("//tr | //td | //th | //tbody | //thead | //tfoot | //caption")
+_PARTS = ("tr", "td", "th", "tbody", "thead", "tfoot", "caption")
+_TABLE_PARTS = XPath(" | ".join(f"//{part}" for part in _PARTS))
 _CAPTION_EMPHASIS = XPath("//figcaption//em | //figcaption//i")
 _TERMS = XPath("//dt[not(.//div or .//p or .//pre or .//dt or .//h2 or .//h3 or .//h4)]")
 _NEIGHBOURS = XPath("//a | //button | //label")
@@ -179,23 +184,50 @@ def _lines(code: HtmlElement) -> list[str]:
 
 def _tidy_tables(page: HtmlElement) -> None:
     for grid in _GRIDS(page):
-        table = Element("table")
-        for row in _ROWS(grid):
-            line = Element("tr")
-            for cell in _CELLS(row):
-                cell.tag = "th" if cell.get("role") == "columnheader" else "td"
-                cell.tail = None
-                line.append(cell)
-            if len(line):
-                table.append(line)
-        if len(table):
-            _put_in_place(table, grid)
+        _tidy_grid(grid)
     layouts = set(_LAYOUT(page))
     parts = [
         part for part in _TABLE_PARTS(page) if next(part.iterancestors("table"), None) in layouts
     ]
     for part in (*layouts, *parts):
         part.tag = "div"
+
+
+def _tidy_grid(grid: HtmlElement) -> None:
+    """Put a table in place of the first row of a grid. What is outside of its rows stays around it."""
+    rows = _ROWS(grid)
+    if not any(map(_CELLS, rows)):
+        return
+    table = Element("table")
+    rows[0].addprevious(table)
+    for around in table.iterancestors():
+        # Such as a list, which may not contain a table. Real tables are for layout.
+        if around.tag not in ("table", *_PARTS):
+            around.tag = "div"
+        if around is grid:
+            break
+    for row in rows:
+        line = Element("tr")
+        for cell in _CELLS(row):
+            cell.tag = "th" if cell.get("role") == "columnheader" else "td"
+            line.append(_taken(cell))
+        rest = _taken(row)
+        if _SHOWN_TEXT(rest):
+            # Text beside the cells, or a row without cells, such as "No results".
+            rest.tag = "td"
+            line.append(rest)
+        if len(line):
+            table.append(line)
+
+
+def _taken(element: HtmlElement) -> HtmlElement:
+    """The element, without the text after it, which stays in the page."""
+    if (element.tail or "").strip():
+        element.drop_tree()
+    else:  # faster
+        element.getparent().remove(element)
+    element.tail = None
+    return element
 
 
 def _tidy_pictures(page: HtmlElement) -> None:

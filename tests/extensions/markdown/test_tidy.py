@@ -55,6 +55,30 @@ URL = "https://www.example.com/p"
             "</table><tr><td><table role=presentation><tr role=row><td role=gridcell>1</table></table>",
             "| A |\n| --- |\n| 1 |",
         ),
+        # Not in cells: captions (W3C, MDN), toolbars, footers, text in rows; tables made of lists.
+        (
+            "<div role=table aria-describedby=d><div id=d>Elements</div><div role=rowgroup>"
+            "<div role=row><span role=columnheader>A</span><span role=columnheader>B</span></div></div>"
+            "between<div role=rowgroup><div role=row><span role=cell>1</span><span role=cell>2</span>"
+            "</div></div><p>Footer</p></div>",
+            "Elements\n\n| A | B |\n| --- | --- |\n| 1 | 2 |\n\nbetween\n\nFooter",
+        ),
+        (
+            "<div role=grid><div role=toolbar><button>Filter</button></div><div role=row>"
+            "<div role=columnheader>A</div><i aria-hidden=true>icon</i></div>"
+            "<div role=row>No results</div></div>",
+            "Filter\n\n| A |\n| --- |\n| No results |",
+        ),
+        (
+            "<ul role=table><li role=row><b role=cell>1</b> and <b role=cell>2</b>!</ul>end",
+            "| 1 | 2 | and ! |\n| --- | --- | --- |\n\nend",
+        ),
+        ("<div role=table><div role=row>No results</div></div>", "No results"),
+        (
+            "<table role=grid><caption>A</caption><tr><td>b<table role=presentation><tr role=row>"
+            "<td role=gridcell>1</table>c</table>",
+            "A\n\nb\n\n| 1 |\n| --- |\n\nc",
+        ),
         ("<table role=presentation><tr><td><h2>A</h2><td><ul><li>b</ul></table>", "## A\n\n- b"),
         (
             "<table><tr><td><table><tr><th>A<tr><td>1</table></table>",
