@@ -78,6 +78,13 @@ _PARTS = ("tr", "td", "th", "tbody", "thead", "tfoot", "caption")
 _TABLE_PARTS = XPath(" | ".join(f"//{part}" for part in _PARTS))
 _CAPTION_EMPHASIS = XPath("//figcaption//em | //figcaption//i")
 _TERMS = XPath("//dt[not(.//div or .//p or .//pre or .//dt or .//h2 or .//h3 or .//h4)]")
+_RAISED = XPath("//sup[not(.//a or .//img)]")
+# Powers, charges and numbers of notes; not ordinals (1st, XXe) or marks (TM).
+_POWER = re.compile(
+    r"(?=.*[\d+\u2212\u2013-]|[ijkmnpqtxyzT]$)(?!.*[^\W\d_]{2})[\w+\u2212\u2013.,/·() -]{1,40}"
+)
+_NEEDS_NO_BRACKETS = re.compile(r"[+\u2212\u2013-]?(?:[\d.,]+|\w)?[+\u2212\u2013-]?")
+_CAN_BE_RAISED = re.compile(r"[\w)}]\Z")
 _NEIGHBOURS = XPath("//a | //button | //label")
 _SET_APART = frozenset({"a", "button", "label"})
 _LONGEST_LABELS = 1000
@@ -107,11 +114,22 @@ def tidy(page: HtmlElement) -> None:
         strong.text, term.text = term.text, None
         strong.extend(list(term))
         term.append(strong)
+    for raised in _RAISED(page):
+        power = " ".join(raised.text_content().split())
+        if _POWER.fullmatch(power) and _CAN_BE_RAISED.search(_text_before(raised)):
+            raised[:] = []
+            raised.text = f"^{power}" if _NEEDS_NO_BRACKETS.fullmatch(power) else f"^({power})"
     for element in _NEIGHBOURS(page):
         # Styles set them apart.
         following = element.getnext()
         if not element.tail and following is not None and following.tag in _SET_APART:
             element.tail = " "
+
+
+def _text_before(element: HtmlElement) -> str:
+    previous = element.getprevious()
+    text = element.getparent().text if previous is None else previous.tail
+    return text or ("" if previous is None else str(previous.text_content()))
 
 
 def _show_panels(page: HtmlElement) -> None:

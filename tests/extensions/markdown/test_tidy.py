@@ -120,6 +120,16 @@ URL = "https://www.example.com/p"
         ("<main><aside class=sidebar>m</aside><ul role=menu><li>m</ul><p>a</main>", "a"),
         ("<main><aside class=note>n</aside><p>a</main>", "n\n\na"),
         ("<p>a<div aria-live=polite style='clip: rect(1px, 1px, 1px, 1px)'>a</div>", "a"),
+        # Powers, charges and notes are told from what they follow; not ordinals, marks and links.
+        ("<p>10<sup>6</sup> m<sup>-2</sup>, <i>x</i><sup>n</sup>, (a)<sup>n+1</sup>",
+         "10^6 m^-2, *x*^n, (a)^(n+1)"),
+        ("<p>H<sub>2</sub>O, SO<sub>4</sub><sup>2\u2212</sup>", "H2O, SO4^2\u2212"),
+        ("<p>1<sup>st</sup>, X<sup>e</sup>, 1<sup>er</sup>, A<sup>TM</sup> B<sup>®</sup> C<sup>*</sup>",
+         "1st, Xe, 1er, ATM B® C\\*"),
+        ("<p>word<sup>1</sup> word<sup><a href='#f'>1</a></sup> word<a href='#f'><sup>1</sup></a> "
+         "word<sup>[2]</sup><br><sup>1</sup> Note",
+         "word^1 word[1](https://www.example.com/p#f) word[1](https://www.example.com/p#f) "
+         "word[2]  \n1 Note"),
         # Terms are told from their definitions; captions are emphasized once.
         ("<dl><dt>A<dd>a</dl>", "**A**\n\na"),
         ("<figure><img src=a.png alt=A><figcaption>The <em>A</em></figcaption></figure>",
