@@ -81,8 +81,15 @@ async def test_render_notes_a_status_that_is_not_200(
     printed = await run("render", url, "--config", str(file))
     assert b"nothing here" in printed.out
     assert (printed.status, printed.err) == (0, f"prerender: {url}: status 404\n")
-    printed = await run("render", f"{origin.url}/old")
+    # The Markdown of nothing is nothing, too.
+    printed = await run("render", f"{origin.url}/old", "--markdown")
     assert printed == Ended(0, b"", f"prerender: {origin.url}/old: status 301, Location: /p#!new\n")
+
+
+async def test_render_of_a_page_that_cannot_be_converted(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": f"<p>a{'<ul><li>b' * 120}"})
+    told = f"prerender: {origin.url}/: is nested too deep\n"
+    assert await run("render", origin.url, "--markdown") == Ended(1, b"", told)
 
 
 async def test_render_of_what_is_no_page(start_origin: StartOrigin) -> None:

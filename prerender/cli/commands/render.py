@@ -60,9 +60,12 @@ def run(options: argparse.Namespace) -> int:
         printed: bytes | str = terminal.as_json(_facts(target, result))
     else:
         printed = snapshot.body
-        if options.markdown:
+        if options.markdown and printed:  # that of a redirect is empty
             convert = imported("--markdown", "prerender.extensions.markdown.convert")
-            printed = convert.markdown_of(snapshot.body, target.url)
+            try:
+                printed = convert.markdown_of(snapshot.body, target.url)
+            except ValueError as error:
+                raise PrerenderError(str(error)) from error
     if options.output is not None:
         common.write_file(
             options.output, printed if isinstance(printed, bytes) else printed.encode()
