@@ -13,8 +13,9 @@ log = structlog.get_logger(__name__)
 @asynccontextmanager
 async def running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     """Run ``work`` as a task with this name while the context is open. Then cancel it, and wait for its
-    end; its result and errors are ignored."""
+    end. Errors are logged."""
     task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_log_error)
     try:
         yield
     finally:
@@ -26,8 +27,9 @@ async def finishing(
     work: Coroutine[Any, Any, None], name: str, stop: Callable[[], object], seconds: float
 ) -> AsyncIterator[None]:
     """Run ``work`` as a task with this name while the context is open. Then ``stop`` it: it has so many
-    seconds to finish before it is cancelled."""
+    seconds to finish before it is cancelled. Errors are logged."""
     task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_log_error)
     try:
         yield
     finally:
@@ -60,6 +62,11 @@ async def repeating(
 
     async with finishing(work(), name, stopped.set, last_seconds):
         yield
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.error("background_failed", name=task.get_name(), exc_info=error)
 
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:

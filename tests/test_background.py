@@ -1,8 +1,11 @@
-"""Work in the background goes on after an error, and is done once more at the end."""
+"""Work in the background: errors are logged, and what is repeated goes on, and is done once more."""
 
 import asyncio
 
-from prerender.background import repeating
+import pytest
+from structlog.testing import capture_logs
+
+from prerender.background import finishing, repeating, running
 
 
 async def test_repeating_survives_errors_and_ends_with_one_more_call() -> None:
@@ -31,3 +34,19 @@ async def test_repeating_waits_no_longer_than_it_may_at_the_end() -> None:
     async with asyncio.timeout(10):
         async with repeating(hang, "test", 1, last_seconds=0.01):
             await begun.wait()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_work_that_fails_is_logged(ends: bool) -> None:
+    failed = asyncio.Event()
+
+    async def fail() -> None:
+        failed.set()
+        raise RuntimeError("on purpose")
+
+    with capture_logs() as logs:
+        async with asyncio.timeout(10):
+            context = finishing(fail(), "a", int, 10) if ends else running(fail(), "a")
+            async with context:
+                await failed.wait()
+    assert [(log["event"], log["name"]) for log in logs] == [("background_failed", "a")]

@@ -127,9 +127,10 @@ def _link(root: Any, rel: str) -> str:
 def _structured(text: str) -> StructuredData:
     try:
         data = json.loads(text)
+        # Python 3.12 reads deeper data than it writes.
+        shown = json.dumps(data, indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return StructuredData((), False, text.strip()[:_LONGEST_DATA])
-    shown = json.dumps(data, indent=2, ensure_ascii=False)
     return StructuredData(_types(data), True, shown[:_LONGEST_DATA])
 
 

@@ -35,6 +35,13 @@ def test_what_a_page_says() -> None:
     assert (found.links, found.images, found.images_without_text) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("depth", [900, 1100, 100_000])
+def test_deep_structured_data(depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    page = f'<script type="application/ld+json">{text}</script><title>A'.encode()
+    assert read(page, URL).title == "A"
+
+
 @pytest.mark.parametrize(
     "body",
     [

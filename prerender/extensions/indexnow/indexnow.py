@@ -118,7 +118,12 @@ class IndexNow:
         """Submit those of which not only bytes have changed."""
         while True:
             target, before, snapshot = await self._compared.get()
-            if not await asyncio.to_thread(self._read_same, target.url, before, snapshot):
+            try:
+                same = await asyncio.to_thread(self._read_same, target.url, before, snapshot)
+            except Exception:
+                log.exception("background_failed", name="indexnow comparisons", url=target.url)
+                same = False
+            if not same:
                 self._wait_for_turn(target)
             self._compared.task_done()
 

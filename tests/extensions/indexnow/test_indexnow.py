@@ -60,11 +60,13 @@ async def engine(start_origin: StartOrigin) -> SearchEngine:
 
 @asynccontextmanager
 async def telling(
-    engine: SearchEngine, interval: float = 0.05, same_page: float = 60.0
+    engine: SearchEngine,
+    interval: float = 0.05,
+    same_page: float = 60.0,
+    volatile: re.Pattern[str] = re.compile("build [0-9]"),
 ) -> AsyncIterator[IndexNow]:
-    volatile = [re.compile("build [0-9]")]
     settings = IndexNowSettings(key=KEY, endpoint=engine.url, interval=interval)
-    told = IndexNow(PUBLIC, settings, same_page=same_page, volatile=volatile)
+    told = IndexNow(PUBLIC, settings, same_page=same_page, volatile=[volatile])
     async with told.submitting():
         yield told
 
@@ -181,6 +183,14 @@ async def test_only_what_is_read_counts(engine: SearchEngine) -> None:
         told.stored(target("c"), ONE, snapshot("one", ">more<p"))
         assert await engine.urls() == ["https://shop.example/#!c"]
     assert engine.messages.empty()
+
+
+async def test_what_cannot_be_compared_counts_as_changed(engine: SearchEngine) -> None:
+    of_bytes: Any = re.compile(b"fails for text")
+    async with telling(engine, volatile=of_bytes) as told:
+        for state in ("/a", "/b"):
+            told.stored(target(state), ONE, TWO)
+            assert await engine.urls() == [f"{PUBLIC}/#!{state}"]
 
 
 async def test_a_page_that_changes_all_the_time_is_told_of_now_and_then(
