@@ -3,6 +3,7 @@
 Both are in memory; stored_problems.py stores the pages. Requests of visitors are not recorded.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ _MOST_REQUESTS = 3000
 _MOST_PAGES = 2000
 _MOST_STORED = 500
 _LONGEST_TEXT = 1000
+# After the last render of a page.
+RETENTION_SECONDS = 30 * 86400.0
 
 
 @dataclass(slots=True)
@@ -174,7 +177,8 @@ class Recent:
         for key, page in list(self._pages.items()):
             before = pages.get(key)
             pages[key] = page if before is None else before.with_later(page)
-        return [page for page in pages.values() if page.renders > 0]
+        oldest = time.time() - RETENTION_SECONDS
+        return [page for page in pages.values() if page.renders > 0 and page.last > oldest]
 
 
 def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:

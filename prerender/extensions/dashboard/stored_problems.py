@@ -12,14 +12,13 @@ from dataclasses import asdict
 
 from prerender.background import repeating
 from prerender.errors import StoreError
-from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
+from prerender.extensions.dashboard.recent_activity import RETENTION_SECONDS, PageRenders, Recent
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
 
 _KEY = "problems"
 EVERY_SECONDS = 15.0
 _LAST_SECONDS = 3.0
-_NOTE_SECONDS = 30 * 86400.0
 
 
 class StoredProblems:
@@ -45,7 +44,7 @@ class StoredProblems:
         pages, changed = self._recent.exchange(stored)
         if changed:
             data = await asyncio.to_thread(lambda: json.dumps(list(map(asdict, pages))).encode())
-            await self._notes.set(_KEY, data, _NOTE_SECONDS)
+            await self._notes.set(_KEY, data, RETENTION_SECONDS)
 
 
 def _read(note: bytes | None) -> tuple[PageRenders, ...] | None:

@@ -1,11 +1,12 @@
-"""Pages with problems: present ones first."""
+"""Pages with problems: present ones first, and none that is old."""
 
+import time
 from pathlib import Path
 
 from prerender.errors import ErrorCode
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import History, encode
-from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
 from prerender.extensions.dashboard.stored_problems import StoredProblems
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -18,10 +19,12 @@ from tests.conftest import settings_for
 from tests.support.redis_server import redis_server
 from tests.support.renders import PUBLIC, until
 
+NOW = float(int(time.time()))
 
-def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
+
+def record(path: str, seconds: float, outcome: RenderOutcome) -> RenderRecord:
     return RenderRecord(
-        time=time,
+        time=NOW + seconds,
         seconds=1.0,
         target=Target.of(PUBLIC, PrettyURL(path, "")),
         outcome=outcome,
@@ -43,8 +46,8 @@ def test_present_problems_come_before_those_that_are_over() -> None:
         (3.0, "/over", RenderOutcome.COMPLETE),
         (4.0, "/now", RenderOutcome.FAILED),
     ]
-    for time, path, outcome in renders:
-        recent.render(record(path, time, outcome))
+    for seconds, path, outcome in renders:
+        recent.render(record(path, seconds, outcome))
     failing = recent.worst(25).failing
     assert [(page.url[-4:], page.failed, page.is_over) for page in failing] == [
         ("/now", 1, False),
@@ -97,8 +100,19 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
             "/a": (2, 2),
             "/b": (1, 1),
         }
-        assert (found["/a"].failing_since, found["/a"].last_problem) == (2.0, 3.0)
+        assert (found["/a"].failing_since, found["/a"].last_problem) == (NOW + 2, NOW + 3)
     third.render(record("/a", 5.0, RenderOutcome.COMPLETE))
     await StoredProblems(notes, third).exchange()
     await exchanges[0].exchange()
     assert [page.is_over for page in first.worst(25).failing] == [False, True]
+
+
+def test_a_page_goes_30_days_after_its_last_render() -> None:
+    recent = Recent(CrawlerRequests(Channel()))
+    for path, days in (("/old", 31), ("/new", 29)):
+        recent.render(record(path, -days * 86400, RenderOutcome.FAILED))
+    assert [page.url[-4:] for page in recent.worst(25).failing] == ["/new"]
+    # Nor is one stored again.
+    old = PageRenders("old", f"{PUBLIC}/old", renders=1, failed=1, last=1.0)
+    stored, _ = recent.exchange([old])
+    assert [page.url[-4:] for page in stored] == ["/new"]
