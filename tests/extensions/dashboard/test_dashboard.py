@@ -1,5 +1,6 @@
 """The dashboard in a real browser, on the example shop: the four questions that it answers."""
 
+import time
 from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import Any
@@ -7,7 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.target import Target
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages, proxied
 from tests.support import example
 from tests.support.tab import Tab, browsing, persons_browser
@@ -77,6 +83,14 @@ async def use(proxy: Proxy) -> None:
         for page in ("/#!/items/3", "/#!/items/999", "/#!/items"):
             await proxy.crawl(page)
     await proxy.get("/contact", headers={"User-Agent": GOOGLEBOT})
+
+
+async def store(proxy: Proxy, path: str) -> None:
+    """A snapshot that was not rendered."""
+    target = Target.of(URL(SITE), PrettyURL(path, ""))
+    snapshot = Snapshot(200, (), path.encode(), f'"{path}"', int(time.time()))
+    now = time.time()
+    await proxy.running.store.set(Entry(target.key, target.path, snapshot, now, now + 100), 100)
 
 
 async def look(tab: Tab, proxy: Proxy, place: str) -> None:
@@ -166,6 +180,33 @@ async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await tab.sees("0 in total")
     miss = await proxy.crawl("/#!/items/999")
     assert "fwd=miss" in miss.headers["Cache-Status"]
+    assert tab.complaints == []
+
+
+async def test_what_is_chosen_stays_so_when_more_is_shown(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    proxy = await start_proxy(
+        (await start_origin(example.shop())).url, SETTINGS | {"site": {"url": SITE}}
+    )
+    for number in range(60):
+        await store(proxy, f"/{number}")
+    await look(tab, proxy, "snapshots")
+    await tab.sees("50 of 60")
+    await tab.click("thead input[type=checkbox]")
+    await tab.sees("50 selected")
+    await tab.click("button", "Show more")
+    await tab.sees("60 in total")
+    await tab.sees("50 selected")
+    await tab.click("thead input[type=checkbox]")
+    await tab.sees("60 selected")
+    await tab.click("tbody input[type=checkbox]")
+    await tab.sees("59 selected")
+    await tab.click("button.danger", "Purge")
+    await tab.click("#ask-yes")
+    await tab.sees("59 snapshots purged")
+    await tab.sees("1 in total")
+    assert not await tab.run("document.querySelector('input:checked')")
     assert tab.complaints == []
 
 

@@ -48,9 +48,10 @@ export async function snapshots(root, here, signal) {
     ],
     async load({ age, ...query }) {
       const [least, most] = (age || "-").split("-");
-      chosen.clear();
-      tell();
       const found = await api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      // Of more rows, none is chosen yet; others replace those that are shown.
+      if (query.cursor) all.checked = false; else chosen.clear();
+      tell();
       lead.textContent = found.complete ? "All snapshots in the store, of all replicas."
         : "The snapshots in the memory of this process. This store cannot list the others.";
       return found;
