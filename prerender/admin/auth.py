@@ -61,9 +61,8 @@ class AdminAuth:
         return equal[0] if equal else ""
 
     def _valid(self) -> tuple[str, ...]:
-        if self._file is None:
-            return self._tokens
-        return (*self._tokens, *self._file.tokens())
+        """An empty token would make a key that everybody can compute."""
+        return tuple(filter(None, (*self._tokens, *(self._file.tokens() if self._file else ()))))
 
     @property
     def middleware(self) -> Middleware:

@@ -354,6 +354,8 @@ def admin_tokens(value: object) -> tuple[str, ...]:
     """Parse a list of tokens, or "auto"."""
     help_text = "give a token, or a list of tokens"
     tokens = strings_of(value, help_text)
+    if "" in tokens:
+        raise ValueError("a token in the list is empty: remove it")
     try:
         return tokens if tokens == (AUTO,) else tuple(map(_token, tokens))
     except ValueError as error:

@@ -176,6 +176,23 @@ def test_another_address_needs_a_token(host: str) -> None:
     assert load(None, {}, {**origin, "admin": {"host": host, "token": TOKEN}}).admin.host == host
 
 
+@pytest.mark.parametrize("tokens", [[""], [TOKEN, ""], f'["{TOKEN}", ""]'])
+def test_no_token_of_a_list_is_empty(tokens: object) -> None:
+    """As in a template of a rotation without the old token."""
+    overrides = {"origin": {"url": "http://127.0.0.1:9"}, "admin": {"token": tokens}}
+    with pytest.raises(ConfigError, match=r"^\[admin\] token .*: a token in the list is empty"):
+        load(None, {}, overrides)
+
+
+def test_a_session_of_an_empty_token_is_not_accepted() -> None:
+    """Everybody knows its key."""
+    empty = auth.AdminAuth([""], ())
+    forged = f"9999999999.{auth._signed('', '9999999999')}"
+    request = make_mocked_request("GET", "/", headers={"Cookie": f"{auth.COOKIE}={forged}"})
+    assert not empty.knows(request)
+    assert not auth.AdminAuth([TOKEN, ""], ()).knows(request)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback_needs_none(host: str) -> None:
     settings = load(None, {}, {"origin": {"url": "http://127.0.0.1:9"}, "admin": {"host": host}})
