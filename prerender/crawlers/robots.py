@@ -5,6 +5,7 @@ the proxy. The origin's robots.txt is reloaded periodically.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 
@@ -27,6 +28,9 @@ FRESH_SECONDS = 3600.0
 RETRY_SECONDS = 60.0
 MAX_BYTES = 512 * 1024
 _FETCH_SECONDS = 5.0
+# As Protego reads them, with or without a colon.
+_USER_AGENT = re.compile(r"user[- ]?agent\b", re.IGNORECASE)
+_OF_NO_GROUP = re.compile(r"(sitemaps?|site-map|host)\b", re.IGNORECASE)
 
 log = structlog.get_logger(__name__)
 
@@ -36,10 +40,13 @@ def opt_out_of(text: str) -> Protego | None:
     if _PARAMETER not in text:
         return None
     lines = []
-    for line in text.splitlines():
-        field = line.partition(":")[0].strip().lower()
-        if field == "user-agent" or _PARAMETER in line.partition("#")[0]:
+    for full_line in text.splitlines():
+        line = full_line.partition("#")[0].strip()
+        if _USER_AGENT.match(line) or _PARAMETER in line:
             lines.append(line)
+        elif line and not _OF_NO_GROUP.match(line):
+            # Without any line, a group would be part of the next one (RFC 9309, section 2.2.1).
+            lines.append("Disallow:")
     return Protego.parse("\n".join(lines))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from aiohttp import web
+from protego import Protego
 
 from prerender.crawlers.robots import opt_out_of
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -30,6 +31,34 @@ def test_rules_about_ugly_urls(text: str, url: str, user_agent: str, forbidden: 
     rules = opt_out_of(text)
     assert rules is not None
     assert rules.can_fetch(url, user_agent) is not forbidden
+
+
+@pytest.mark.parametrize(
+    ("between", "closes"),
+    [
+        ("Disallow: /private", True),
+        ("Allow: /", True),
+        ("allow : / # all", True),
+        ("Disallow:", True),
+        ("Crawl-delay: 10", True),
+        ("Content-Signal: ai-train=no", True),
+        ("Sitemap: https://www.example.com/sitemap.xml\nDisallow: /private", True),
+        ("Sitemap: https://www.example.com/sitemap.xml", False),
+        ("Host: www.example.com", False),
+        ("# Disallow: /private\n", False),
+        ("User-agent: Slurp", False),
+    ],
+)
+@pytest.mark.parametrize("field", ["User-agent", "user agent ", "Useragent"])
+def test_a_group_without_rules_about_ugly_urls_is_not_part_of_the_next(
+    between: str, closes: bool, field: str
+) -> None:
+    """Groups are those of the whole file."""
+    text = f"User-agent: Googlebot\n{between}\n{field}: BadBot\nDisallow: /*_escaped_fragment_\n"
+    for rules in (opt_out_of(text), Protego.parse(text)):
+        assert rules is not None
+        assert rules.can_fetch(UGLY, "Googlebot/2.1") is closes
+        assert not rules.can_fetch(UGLY, "BadBot/1.0")
 
 
 @pytest.mark.parametrize(
