@@ -346,14 +346,15 @@ class TriggerSettings(_Section):
     )
     include: PagePatterns = Field(
         (),
-        description="Render only pages that match one of these patterns; * matches any text. "
-        "Empty: all pages.",
+        description="Render only pages that match one of these patterns; * matches any text. A pattern "
+        "without #! means all states of a page, /#!/shop/* some of the first one. Empty: all pages.",
         examples=[["/shop/*"]],
     )
     exclude: PagePatterns = Field(
         (),
-        description="Never render pages that match one of these patterns; they are forwarded.",
-        examples=[["/account/*", "*?print=1"]],
+        description="Never render pages that match one of these patterns, as for include; they are "
+        "forwarded.",
+        examples=[["/account/*", "/#!/account/*", "*?print=1"]],
     )
     robots_opt_out: Flag = Field(
         False,

@@ -1,7 +1,7 @@
 """Triggers: the action for each class of crawlers, and the paths that are rendered. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from prerender.config.crawler_classes import CrawlerClass
@@ -28,17 +28,23 @@ _NO_PAGE = re.compile(
 class Paths:
     """The pages that may be rendered: those in ``include`` (all if empty) and not in ``exclude``.
 
-    Patterns match path and query; ``*`` matches any number of characters.
+    Patterns match path and query, with or without the ``#!`` state: "/account" means all states of that
+    page, "/#!/account/*" some of the first one.
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
-    def allow(self, target: str) -> bool:
-        """Whether the page with this request target may be rendered."""
-        if any(matches(pattern, target) for pattern in self.exclude):
+    def allow(self, page: str) -> bool:
+        """Whether a page may be rendered, by its path, query and ``#!`` state."""
+        forms = {page, page.partition("#!")[0]}
+        if _match(self.exclude, forms):
             return False
-        return not self.include or any(matches(pattern, target) for pattern in self.include)
+        return not self.include or _match(self.include, forms)
+
+
+def _match(patterns: Iterable[str], forms: Collection[str]) -> bool:
+    return any(matches(pattern, form) for pattern in patterns for form in forms)
 
 
 class Triggers:
@@ -84,9 +90,9 @@ class Triggers:
         """Whether responses depend on the signatures of agents."""
         return self.action("signed") != "forward"
 
-    def may_render(self, target: str) -> bool:
-        """Whether the page with this pretty path may be rendered."""
-        return self._paths is None or self._paths.allow(target)
+    def may_render(self, page: str) -> bool:
+        """Whether a page may be rendered, by its path, query and ``#!`` state."""
+        return self._paths is None or self._paths.allow(page)
 
 
 def may_be_page(target: str) -> bool:

@@ -129,7 +129,7 @@ def decide(
         return Forward(Reason.UPGRADE)
     read = _remembered if len(target) <= _LONGEST_REMEMBERED else _read
     decision = read(target, ordinary_too, markdown, drop_in)
-    if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
+    if isinstance(decision, Render) and not triggers.may_render(str(decision.pretty)):
         return Forward(Reason.EXCLUDED_PATH)
     if markdown_url and isinstance(decision, Render):
         reason = decision.reason if drop_in else Reason.MARKDOWN_URL

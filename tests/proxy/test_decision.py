@@ -126,10 +126,22 @@ def test_refused_classes(method: str, target: str) -> None:
         ("/shop/1", True),
         ("/shop/1?print=1", False),
         ("/other", False),
+        ("/shop/1?_escaped_fragment_=/state", True),
+        ("/shop/cart?_escaped_fragment_=/state", False),
+        ("/shop/1?_escaped_fragment_=/my/1", False),
+        ("/?_escaped_fragment_=/shop/1", True),
+        ("/?_escaped_fragment_=%2Fshop%2F1", True),
+        ("/?_escaped_fragment_=/other", False),
+        ("/?_escaped_fragment_=/shop/cart", False),
+        ("/help?_escaped_fragment_=/1", True),
+        ("/help?_escaped_fragment_=/1%3Fprint=1", False),
     ],
 )
-def test_included_and_excluded_paths(target: str, rendered: bool) -> None:
-    paths = Paths(include=("/shop/*",), exclude=("/shop/cart*", "*?print=1"))
+def test_included_and_excluded_pages(target: str, rendered: bool) -> None:
+    paths = Paths(
+        include=("/shop/*", "/#!/shop/*", "/help"),
+        exclude=("/shop/cart*", "*?print=1", "*#!/my/*", "/#!/shop/cart"),
+    )
     triggers = Triggers({"search": "render"}, paths=paths)
     decision = decide("GET", target, triggers=triggers, crawler="search")
     assert isinstance(decision, Render) is rendered

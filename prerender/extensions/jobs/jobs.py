@@ -171,7 +171,7 @@ class Jobs:
         target = self._site.target(url)
         if target.is_long:
             raise ValueError("the URL is too long")
-        if not self._triggers.may_render(target.request_target):
+        if not self._triggers.may_render(target.path):
             raise ValueError("[triggers] include and exclude do not allow it")
         return target
 

@@ -78,7 +78,7 @@ class Replica:
         freshness = freshness_of(1000.0, rules=(("/never", 0.0),))
         self.cached = CachedSnapshots(self.renders, store, freshness, 5.0)
         site = Site(PUBLIC, NO_TRACKING)
-        triggers = Triggers(paths=Paths(exclude=("/private*",)))
+        triggers = Triggers(paths=Paths(exclude=("/private*", "/#!/my/*")))
         self.jobs = Jobs(kept, store, site, triggers, self.sitemaps)  # type: ignore[arg-type]
         self.worker = Worker(
             self.jobs,
@@ -136,7 +136,7 @@ async def test_outcomes(replica: Replica) -> None:
     replica.renders.fails |= {"/fails", "/keeps"}
     pages = ["/a", "/a#!", "/a#part", "/#!b", "/?_escaped_fragment_=b", "https://www.example.com/c",
              "https://other.example/", "", "/private/x", "/" + "x" * 3000, "/fails", "/keeps",
-             "/never", "/old"]  # fmt: skip
+             "/never", "/old", "/#!/my/1"]  # fmt: skip
     job = (await replica.jobs.create(listed(*pages))).id
     ended = await replica.done(job)
     assert ended.duplicates == 3
@@ -145,12 +145,13 @@ async def test_outcomes(replica: Replica) -> None:
     assert found == {
         "/a": "rendered", "/#!b": "rendered", "/c": "rendered", "/old": "rendered",
         "https://other.example/": "invalid", '""': "invalid", "/private/x": "invalid",
+        "/#!/my/1": "invalid",
         "/fails": "failed", "/keeps": "kept", "/never": "not_stored",
     }  # fmt: skip
     # Those that failed were rendered twice.
     assert replica.renders.count == 2 + 4 + 2 + 2
     assert ended.outcomes == {
-        "rendered": 4, "invalid": 4, "failed": 1, "kept": 1, "not_stored": 1,
+        "rendered": 4, "invalid": 5, "failed": 1, "kept": 1, "not_stored": 1,
     }  # fmt: skip
 
 
