@@ -11,6 +11,7 @@ from prerender.admin.parameters import PurgeBody
 from prerender.admin.routes import route
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
+from prerender.urls.patterns import comparable
 
 _MOST_AT_ONCE = 1000
 
@@ -53,9 +54,12 @@ class Purging:
         soft = body.soft
         purges = [Purge("all", soft=soft)] if body.all else []
         purges += [Purge("url", self._site.target(text).path, soft) for text in body.url]
-        purges += [Purge("prefix", self._site.path("prefix", text), soft) for text in body.prefix]
         purges += [
-            Purge("pattern", self._site.path("pattern", text, starts=("/", "*")), soft)
+            Purge("prefix", comparable(self._site.path("prefix", text)), soft)
+            for text in body.prefix
+        ]
+        purges += [
+            Purge("pattern", comparable(self._site.path("pattern", text, starts=("/", "*"))), soft)
             for text in body.pattern
         ]
         purges += [Purge("tag", _tag(text), soft) for text in body.tag]

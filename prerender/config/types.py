@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 from prerender.config import page_changes
 from prerender.config.lists import strings_of, tables_of
 from prerender.http.hop_by_hop import HOP_BY_HOP
+from prerender.urls.patterns import comparable
 
 # What a site owner can choose for a class of crawlers.
 Action = Literal["forward", "render", "markdown", "refuse"]
@@ -256,7 +257,7 @@ def _secret_names(value: object) -> tuple[str, ...]:
 def _page_pattern(value: object) -> str:
     if not isinstance(value, str) or not value.startswith(("/", "*")):
         raise ValueError(f"{value!r}: a path must begin with / or *, which matches any text")
-    return value
+    return comparable(value)
 
 
 def _page_patterns(value: object) -> tuple[str, ...]:

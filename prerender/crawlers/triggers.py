@@ -8,7 +8,7 @@ from prerender.config.crawler_classes import CrawlerClass
 from prerender.config.types import Action
 from prerender.crawlers.known import Crawlers, built_in
 from prerender.crawlers.user_agents import UserAgents
-from prerender.urls.patterns import matches
+from prerender.urls.patterns import comparable, matches
 
 # Extensions that are not pages. Only a shortcut: for all others the origin's Content-Type decides.
 _NO_PAGE = re.compile(
@@ -37,7 +37,8 @@ class Paths:
 
     def allow(self, page: str) -> bool:
         """Whether a page may be rendered, by its path, query and ``#!`` state."""
-        forms = {page, page.partition("#!")[0]}
+        whole = comparable(page)
+        forms = {whole, whole.partition("#!")[0]}
         if _match(self.exclude, forms):
             return False
         return not self.include or _match(self.include, forms)

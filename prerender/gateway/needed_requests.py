@@ -17,7 +17,7 @@ from prerender.http.forwarding_headers import AnyHeaders
 from prerender.snapshots import steady_clock
 from prerender.urls.addresses import url_of
 from prerender.urls.hosts import Hosts, normalized
-from prerender.urls.patterns import matches
+from prerender.urls.patterns import comparable, matches
 
 # Sec-Fetch-Dest of fetch() and XMLHttpRequest (WHATWG Fetch), and of JSON modules.
 DATA = ("", "empty", "json")
@@ -63,7 +63,7 @@ class Needed:
         if kind not in _KINDS or not self.is_of_the_site(url):
             return False
         target = "/" + url.split("/", 3)[3]
-        if any(matches(pattern, target) for pattern in self.optional):
+        if self._is_optional(target):
             return False
         if kind not in DATA:
             return True
@@ -79,8 +79,11 @@ class Needed:
         """Whether the content may depend on a request, also if it is not ``needed``."""
         if kind not in _JUDGED or is_beacon(method, headers) or not self.is_of_the_site(url):
             return False
-        target = "/" + url.split("/", 3)[3]
-        return not any(matches(pattern, target) for pattern in self.optional)
+        return not self._is_optional("/" + url.split("/", 3)[3])
+
+    def _is_optional(self, target: str) -> bool:
+        named = comparable(target) if self.optional else target
+        return any(matches(pattern, named) for pattern in self.optional)
 
     def is_of_the_site(self, text: str) -> bool:
         """Whether a URL is on the site's host, on its subdomains or on a listed host, at any port."""

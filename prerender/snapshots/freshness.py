@@ -7,7 +7,7 @@ from typing import Literal
 from prerender.config.settings import CacheSettings
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
-from prerender.urls.patterns import matches
+from prerender.urls.patterns import comparable, matches
 
 Servable = Literal["fresh", "stale", "stale-if-error"]
 
@@ -35,8 +35,9 @@ class Freshness:
 
     def ordinary(self, path: str) -> float:
         """The TTL of a path without regard to the snapshot; 0: never stored."""
+        page = comparable(path) if self._cache.rules else path
         for pattern, ttl in self._cache.rules:
-            if matches(pattern, path):
+            if matches(pattern, page):
                 return ttl
         return self._cache.ttl
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from prerender.urls.patterns import matches
+from prerender.urls.patterns import comparable, matches
 
 PurgeKind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
 KINDS: tuple[PurgeKind, ...] = get_args(PurgeKind)
@@ -127,9 +127,10 @@ class Purges:
             ]
             named += [Purge("tag", tag, soft) for tag in tags]
             numbers[soft] = max(self.records.get(purge, 0) for purge in named)
+        page = comparable(path) if self._searched else path
         for purge in self._searched:
             number = self.records[purge]
-            if number > max(generation, numbers[purge.soft]) and _means(purge, path):
+            if number > max(generation, numbers[purge.soft]) and _means(purge, page):
                 numbers[purge.soft] = number
         if numbers[False] > generation:
             return Verdict(False, numbers[False] / 1_000_000)

@@ -32,7 +32,7 @@ def _visible_except(escaped: str) -> str:
 
 
 # Characters that are not escaped; urllib's quote() escapes every other octet in uppercase.
-_UNESCAPED_BY_BROWSERS = _visible_except('"<>`')  # WHATWG URL, fragment percent-encode set
+UNESCAPED_IN_STATES = _visible_except('"<>`')  # WHATWG URL, fragment percent-encode set
 _UNESCAPED_BY_CRAWLERS = _visible_except("#%&+")  # the scheme: %00-20 %23 %25-26 %2B %7F-FF
 
 # "surrogateescape" maps undecodable octets to U+DC80..U+DCFF; other lone surrogates come from no octet,
@@ -60,9 +60,7 @@ class PrettyURL(NamedTuple):
         Escapes the same characters as a URL parser in a fragment (WHATWG URL, section 1.3), and also
         tabs and line ends, which the parser would strip although the crawler saw their escapes.
         """
-        return (
-            f"#!{quote(_utf8(self.fragment), safe=_UNESCAPED_BY_BROWSERS)}" if self.fragment else ""
-        )
+        return f"#!{quote(_utf8(self.fragment), safe=UNESCAPED_IN_STATES)}" if self.fragment else ""
 
     def __str__(self) -> str:
         """Path, query and hash, to append to ``scheme://host``.

@@ -1,8 +1,25 @@
 """Path patterns of rules, purges and triggers. Pure."""
 
+import re
+import string
+from urllib.parse import quote
+
+from prerender.urls.ajax_crawling import UNESCAPED_IN_STATES
+
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def comparable(text: str) -> str:
+    """A path with query and ``#!`` state, a pattern or a prefix in the one form for comparison: escaped
+    as by browsers, in upper case. Raises ValueError."""
+    path, hash_bang, state = text.partition("#!")
+    escaped = quote(path, safe=string.punctuation, errors="surrogateescape") + hash_bang
+    escaped += quote(state, safe=UNESCAPED_IN_STATES, errors="surrogateescape")
+    return _ESCAPE.sub(lambda match: match[0].upper(), escaped) if "%" in escaped else escaped
+
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern matches a whole path with query and ``#!`` fragment.
+    """Whether a pattern matches a whole path with query and ``#!`` fragment, both ``comparable``.
 
     ``*`` matches any number of characters, everything else itself. A regular expression could
     take polynomial time for paths that a client chooses.

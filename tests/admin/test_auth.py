@@ -179,7 +179,7 @@ def test_another_address_needs_a_token(host: str) -> None:
 @pytest.mark.parametrize("tokens", [[""], [TOKEN, ""], f'["{TOKEN}", ""]'])
 def test_no_token_of_a_list_is_empty(tokens: object) -> None:
     """As in a template of a rotation without the old token."""
-    overrides = {"origin": {"url": "http://127.0.0.1:9"}, "admin": {"token": tokens}}
+    overrides: Overrides = {"origin": {"url": "http://127.0.0.1:9"}, "admin": {"token": tokens}}
     with pytest.raises(ConfigError, match=r"^\[admin\] token .*: a token in the list is empty"):
         load(None, {}, overrides)
 

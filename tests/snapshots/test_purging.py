@@ -18,6 +18,7 @@ SETTINGS = {
     "admin": {"token": TOKEN},
     "cache": {"stale": "1h"},
 }
+HIT = "prerender; hit;"
 TAGS = '<head><meta name="prerender-cache-tags" content="shop, lamps"></head>'
 
 
@@ -43,7 +44,7 @@ async def hits(proxy: Proxy) -> set[str]:
     found = set()
     for page in ("/", "/a", "/b"):
         status = (await proxy.crawl(page)).headers["Cache-Status"]
-        if status.startswith("prerender; hit;") and "stale" not in status:
+        if status.startswith(HIT) and "stale" not in status:
             found.add(page)
     return found
 
@@ -77,6 +78,25 @@ async def test_purges_of_all_kinds(
         async with asyncio.timeout(10):
             while await hits(proxy) != everything:
                 pass
+
+
+async def test_purges_of_names_with_escapes(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    site = await pages(start_origin, {"/café/": "<p>café"})
+    proxy = await start_proxy(site.url, SETTINGS)
+    for what in (
+        {"prefix": "/café/"},
+        {"prefix": "https://www.example.com/caf%c3%a9"},
+        {"pattern": "*é/"},
+        {"url": "/café/"},
+    ):
+        page = await proxy.crawl("/caf%C3%A9/")
+        assert page.status == 200
+        assert (await proxy.crawl("/caf%C3%A9/")).headers["Cache-Status"].startswith(HIT)
+        assert await purge(proxy, what | {"count": True}) == (200, {"purged": 1, "snapshots": 1})
+    ended = await proxy.crawl("/caf%C3%A9/")
+    assert not ended.headers["Cache-Status"].startswith(HIT)
 
 
 REFUSED: list[tuple[object, str]] = [

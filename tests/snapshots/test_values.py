@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from prerender.config import load
 from prerender.config.settings import TRACKING_PARAMETERS
+from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import BadEntry
 from prerender.http.encodings import CODINGS, accepted, encoded
 from prerender.rendering.snapshot_builder import asset_fingerprint_of
@@ -18,8 +20,8 @@ from prerender.snapshots.freshness import Freshness, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.target import Target
-from prerender.urls.ajax_crawling import PrettyURL
-from prerender.urls.patterns import matches
+from prerender.urls.ajax_crawling import PrettyURL, ugly_to_pretty
+from prerender.urls.patterns import comparable, matches
 from prerender.urls.tracking import Tracking
 from tests.support.renders import freshness_of
 
@@ -116,10 +118,39 @@ def test_other_sites_have_other_keys() -> None:
         ("/a?c", "/abc", False),
         ("/[ab]", "/a", False),
         ("*x*x*", "x", False),
+        ("/über/*", "/%C3%BCber/a", True),
+        ("/über/*", "/%c3%bcber/a", True),
+        ("/%c3%bcber/*", "/%C3%BCber/a", True),
+        # As octets, as some crawlers send them.
+        ("/über/*", "/\udcc3\udcbcber/a", True),
+        ("/über/*", "/uber/a", False),
+        ("/a b*", "/a%20b", True),
+        ('/?q="x"', '/?q="x"', True),
+        ('/#!/"ü"*', "/#!/%22%C3%BC%22", True),
+        ("/100%", "/100%", True),
+        ("/*/A", "/a", False),
     ],
 )
 def test_patterns(pattern: str, page: str, expected: bool) -> None:
-    assert matches(pattern, page) is expected
+    assert matches(comparable(pattern), comparable(page)) is expected
+    purges = Purges().with_(Purge("pattern", comparable(pattern)), 1.0)
+    assert (purges.verdict(page, (), "", 0) is not None) is expected
+
+
+def test_patterns_of_settings_and_purges_have_the_form_of_pages() -> None:
+    page = str(ugly_to_pretty("/%c3%bcber/?_escaped_fragment_=/%C3%BC"))
+    environ = {
+        "PRERENDER_ORIGIN": "http://app:1",
+        "PRERENDER_TRIGGERS_EXCLUDE": "/über/#!/ü",
+        "PRERENDER_CACHE_RULES": '[{"path": "/über/*", "ttl": 5}]',
+    }
+    settings = load(None, environ)
+    assert not triggers_of(settings).may_render(page)
+    assert triggers_of(settings).may_render("/uber/")
+    assert Freshness(settings.cache).ordinary(page) == 5
+    prefixed = Purges().with_(Purge("prefix", comparable("/über/#!/")), 1.0)
+    assert prefixed.verdict(page, (), "", 0)
+    assert prefixed.verdict("/%C3%BCber/", (), "", 0) is None
 
 
 @given(st.lists(st.text("ab/", max_size=3), min_size=1, max_size=5), st.text("ab/", max_size=3))

@@ -5,13 +5,12 @@ Each snapshot has a tag of its page and of each folder of its path with its ``#!
 come those of the page itself. Tags are found whatever the CDN's cache key is, unlike URLs.
 """
 
-import string
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
-from urllib.parse import quote
 
 from prerender.snapshots.purges import Purge
+from prerender.urls.patterns import comparable
 
 TagHeader = Literal["Cache-Tag", "Surrogate-Key"]
 # Fastly and Cloudflare ignore what is longer. Cloudflare takes 1000 tags: there are no more than
@@ -22,7 +21,6 @@ MOST_FOLDERS = 8
 # only makes purges wider.
 _LONGEST = 200
 _MOST_REMEMBERED = 1024
-_SAFE = string.punctuation.replace(",", "")
 
 
 class Tags:
@@ -72,7 +70,7 @@ class Tags:
         return self.everything
 
     def _tag(self, kind: str, path: str) -> str:
-        name = quote(path, safe=_SAFE, errors="surrogateescape")
+        name = comparable(path).replace(",", "%2C")
         return f"{kind}:{self._host}{name}"[:_LONGEST]
 
 

@@ -21,7 +21,7 @@ from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.telemetry.scraped_metrics import counter
-from prerender.urls.patterns import matches
+from prerender.urls.patterns import comparable, matches
 
 # The share of the time of a render that asking may take: the render may have to follow.
 _SHARE = 0.5
@@ -51,7 +51,8 @@ def revalidator_of(settings: Settings, parts: Rendering, notes: Notes) -> Revali
     listed = settings.cache.revalidate_post
 
     def may_repeat(url: str) -> bool:
-        return any(matches(pattern, split_url(url)[1]) for pattern in listed)
+        target = comparable(split_url(url)[1]) if listed else ""
+        return any(matches(pattern, target) for pattern in listed)
 
     gateway.egress.keeps_body = may_repeat
     renderer.with_manifest = _with_manifest(maker, may_repeat)

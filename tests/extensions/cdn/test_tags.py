@@ -44,6 +44,7 @@ def test_a_page_has_tags_of_itself_and_of_its_folders() -> None:
         (Purge("prefix", "/shop/"), f"folder:{HOST}/shop/"),
         (Purge("prefix", "/shop/la"), f"folder:{HOST}/shop/"),
         (Purge("prefix", "/"), f"folder:{HOST}/"),
+        (Purge("prefix", "/%c3%bc/"), f"folder:{HOST}/%C3%BC/"),
         (Purge("prefix", ""), f"folder:{HOST}/"),
         (Purge("pattern", "/shop/*/red"), f"folder:{HOST}/shop/"),
         (Purge("pattern", "*sort=*"), f"folder:{HOST}/"),
