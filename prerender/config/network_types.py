@@ -13,7 +13,7 @@ from prerender.config import store_urls
 from prerender.config.lists import items_of, strings_of
 from prerender.urls import hosts
 from prerender.urls.addresses import url_of
-from prerender.urls.hosts import Network, address_and_port
+from prerender.urls.hosts import Network, Origin, address_and_port
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 
@@ -25,6 +25,14 @@ def _hosts(value: object) -> tuple[str, ...]:
     )
     for entry in entries:
         hosts.parse(entry)
+    return entries
+
+
+def _hosts_at_any_port(value: object) -> tuple[str, ...]:
+    entries = _hosts(value)
+    for entry in entries:
+        if isinstance(origin := hosts.parse(entry), Origin):
+            raise ValueError(f'{entry!r}: give the host without scheme and port: "{origin.host}"')
     return entries
 
 
@@ -111,6 +119,7 @@ def _endpoint_or_nothing(value: str) -> str:
 BindAddress = Annotated[str, AfterValidator(_address)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+HostsAtAnyPort = Annotated[tuple[str, ...], BeforeValidator(_hosts_at_any_port)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]

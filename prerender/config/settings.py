@@ -16,6 +16,7 @@ from prerender.config.network_types import (
     EndpointOrNothing,
     HostList,
     HostNames,
+    HostsAtAnyPort,
     Nameservers,
     Networks,
     RedisURLOrNothing,
@@ -141,7 +142,7 @@ class SiteSettings(_Section):
         description="Public URL of the site. Pages are rendered under it. Empty: the origin's URL.",
         examples=["https://www.example.com"],
     )
-    hosts: HostList = Field(
+    hosts: HostsAtAnyPort = Field(
         (),
         description="Other host names that get snapshots of this site. With url set, crawlers that "
         "request any other host are forwarded.",

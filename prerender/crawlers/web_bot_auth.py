@@ -35,7 +35,7 @@ from prerender.crawlers.message_signatures import (
 from prerender.http.fields import value_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
-from prerender.urls.hosts import Hosts, normalized
+from prerender.urls.hosts import Hosts, host_of, normalized
 
 TAG = "web-bot-auth"
 FIELDS = ("Signature-Agent", "Signature-Input", "Signature")
@@ -131,7 +131,7 @@ class SignedAgents:
         A signature for any other host must not count, since that host could send it on to this one.
         """
         host = request.host
-        name = normalized(host if host.endswith("]") else host.rpartition(":")[0] or host)
+        name = host_of(host)
         also = name != self._name and self._hosts.named(name, 0)
         lines = [(name, value_of(line).decode("latin-1")) for name, line in request.headers.lines]
         url = f"{self._scheme}://{host if also else self._authority}{request.target}"

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from prerender.urls.hosts import Hosts, is_address, normalized
+from prerender.urls.hosts import Hosts, host_of, is_address, normalized
 
 _REMEMBERED = 256
 
@@ -26,7 +26,7 @@ class SiteHosts:
         return self.are_guessed or self._known(host)
 
     def _is_own(self, host: str) -> bool:
-        name = normalized(host if host.endswith("]") else host.rpartition(":")[0] or host)
+        name = host_of(host)
         return (
             "." not in name or name == self._site or is_address(name) or self._listed.named(name, 0)
         )

@@ -47,6 +47,12 @@ def normalized(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
+def host_of(authority: str) -> str:
+    """The host of a Host header, ``normalized``."""
+    has_port = not authority.endswith("]") and ":" in authority
+    return normalized(authority.rpartition(":")[0] if has_port else authority)
+
+
 def parse(text: str) -> str | Network | Origin:
     """Parse an entry: a name (with ``*.`` for a domain), a network or an origin.
 

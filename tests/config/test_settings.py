@@ -302,6 +302,13 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] max_bytes", "false", "False", A_SIZE),
         ("[network] max_requests", "0", "0", "give a whole number from 1 to 1000000"),
         ("[network] max_bytes", "0", "0", "must be more than 0"),
+        (
+            "[site] hosts",
+            "['https://shop.example.com:8443']",
+            "['https://shop.example.com:8443']",
+            "'https://shop.example.com:8443': give the host without scheme and port: "
+            '"shop.example.com"',
+        ),
         ("[network] allow", "1", "1", HOSTS),
         ("[network] allow", "['a.example/b']", "['a.example/b']", A_HOST),
         (

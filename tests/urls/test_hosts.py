@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.urls.hosts import Hosts, parse
+from prerender.urls.hosts import Hosts, host_of, parse
 
 MATCHING = [
     ("www.example.com", "www.example.com", 443),
@@ -113,3 +113,19 @@ def test_addresses() -> None:
     assert hosts.has_address(ip_address("10.1.255.255"))
     assert hosts.has_address(ip_address("fdff::1"))
     assert not hosts.has_address(ip_address("10.2.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"),
+    [
+        ("WWW.example.com", "www.example.com"),
+        ("www.example.com.:8080", "www.example.com"),
+        ("[::1]", "::1"),
+        ("[::1]:80", "::1"),
+        ("app:", "app"),
+        (":80", ""),
+        ("", ""),
+    ],
+)
+def test_the_host_of_an_authority(authority: str, host: str) -> None:
+    assert host_of(authority) == host
