@@ -32,7 +32,7 @@ from prerender.config import Settings
 from prerender.config.crawler_classes import PRESETS
 from prerender.config.presets import PRESET_WORDS
 from prerender.config.store_urls import kind_of
-from prerender.crawlers.from_settings import crawlers_of
+from prerender.crawlers.from_settings import crawlers_of, files_of_ranges
 from prerender.crawlers.published import OLD_SECONDS
 from prerender.crawlers.ranges import RangesFile
 from prerender.errors import (
@@ -192,8 +192,10 @@ def _crawlers(settings: Settings) -> Line:
     """The list of known crawlers and its age."""
     try:
         crawlers = crawlers_of(settings)
+        if settings.triggers.verify:
+            files_of_ranges(settings, crawlers)
     except ConfigError as error:
-        return Line("crawlers", "problem", error.problems[0], "correct the file")
+        return Line("crawlers", "problem", error.problems[0], "correct the file or the setting")
     text = f"{len(crawlers.crawlers)} are known"
     if crawlers.date is None:
         return Line("crawlers", "ok", text)

@@ -1,8 +1,9 @@
 """Creates triggers and the verification of crawlers and signed agents from the settings."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from prerender.config.settings import TriggerSettings
 from prerender.config.types import Action
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
-from prerender.crawlers.known import Crawlers
+from prerender.crawlers.known import Crawler, Crawlers
 from prerender.crawlers.published import PublishedRanges, Renewal
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
@@ -87,7 +88,7 @@ async def verification(
 ) -> AsyncIterator[Verification]:
     """The verification of crawlers while the context is open. Lists of addresses are kept in ``notes``.
 
-    Raises ConfigError if a file of address ranges is invalid.
+    Raises ConfigError if a file of address ranges is invalid, or of no known crawler.
     """
     triggers = settings.triggers
     if not triggers.verify:
@@ -97,7 +98,8 @@ async def verification(
     published = published_of(settings, crawlers)
     try:
         names = Names(tuple(map(address_and_port, triggers.nameservers)))
-        verifier = Verifier(_identities(crawlers, triggers.ranges, published), names)
+        files = files_of_ranges(settings, crawlers)
+        verifier = Verifier(_identities(crawlers, files, published), names)
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 
@@ -133,32 +135,53 @@ async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None
 
 
 def published_of(settings: Settings, crawlers: Crawlers) -> dict[str, PublishedRanges]:
-    """The published lists that are needed, by URL: those of crawlers that get snapshots."""
+    """The published lists that are needed, by URL: those of crawlers that get snapshots.
+
+    Raises ConfigError if [triggers] ranges names a crawler that is not known.
+    """
     triggers = settings.triggers
-    from_files = {name for name, _ in triggers.ranges}
+    from_files = {one for one, _ in files_of_ranges(settings, crawlers)}
     return {
         url: PublishedRanges(url)
         for one in crawlers.crawlers
         for url in one.ranges
         if triggers.renew_ranges
-        and one.name not in from_files
+        and one not in from_files
         and _action(triggers, one.crawler) in ("render", "markdown")
     }
 
 
+def files_of_ranges(settings: Settings, crawlers: Crawlers) -> list[tuple[Crawler, str]]:
+    """The crawlers of [triggers] ranges, with their files. Raises ConfigError."""
+    known = {one.label.lower(): one for one in crawlers.crawlers}
+    known |= {one.name.lower(): one for one in crawlers.crawlers}
+    problems = []
+    for name, _ in settings.triggers.ranges:
+        if name.lower() not in known:
+            close = get_close_matches(name.lower(), known, n=1)
+            remedy = (
+                f"did you mean {known[close[0]].label}?" if close else "add it to [triggers] more"
+            )
+            problems.append(f"[triggers] ranges: {name!r} is no known crawler: {remedy}")
+    if problems:
+        raise ConfigError(problems)
+    return [(known[name.lower()], file) for name, file in settings.triggers.ranges]
+
+
 def _identities(
     crawlers: Crawlers,
-    files: tuple[tuple[str, str], ...],
+    files: Sequence[tuple[Crawler, str]],
     published: Mapping[str, PublishedRanges],
 ) -> dict[str, Identity]:
     identities: dict[str, Identity] = {}
-    from_files = {name for name, _ in files}
+    from_files = {one for one, _ in files}
     for one in crawlers.crawlers:
-        urls = one.ranges if one.name not in from_files else ()
+        urls = one.ranges if one not in from_files else ()
         ranges = tuple(published[url] for url in urls if url in published)
         if one.domains or ranges:
             identities[one.name] = Identity(one.domains, ranges)
-    for name, file in files:
+    for crawler, file in files:
+        name = crawler.name
         identity = identities.get(name, Identity())
         try:
             identities[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))

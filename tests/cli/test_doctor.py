@@ -150,7 +150,7 @@ async def test_the_list_of_crawlers(start_origin: StartOrigin, tmp_path: Path) -
     file.write_text("[serch]")
     own = NO_BROWSER | {"triggers": {"crawlers_file": str(file)}}
     line = (await looked(origin.url, own))["crawlers"]
-    assert (line.state, line.remedy) == ("problem", "correct the file")
+    assert (line.state, line.remedy) == ("problem", "correct the file or the setting")
     assert "[serch]: unknown class" in line.text
 
 
@@ -210,3 +210,7 @@ async def test_files_that_the_settings_name(tmp_path: Path) -> None:
     ranges.write_text('{"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}')
     lines = await looked("http://127.0.0.1:9", overrides)
     assert (lines["token file"].state, lines["ranges"].state) == ("ok", "ok")
+    assert lines["crawlers"].state != "problem"
+    overrides["triggers"]["ranges"] = [{"name": "GTPBot", "file": str(ranges)}]
+    line = (await looked("http://127.0.0.1:9", overrides))["crawlers"]
+    assert (line.state, line.text.partition(": ")[0]) == ("problem", "[triggers] ranges")

@@ -10,6 +10,7 @@ from pathlib import Path
 import dns.reversename
 import pytest
 
+from prerender.crawlers.from_settings import published_of
 from prerender.crawlers.known import built_in
 from prerender.crawlers.ranges import LOOK_SECONDS, RangesFile, networks_of
 from prerender.crawlers.verification import (
@@ -25,7 +26,7 @@ from prerender.crawlers.verification import (
 from prerender.errors import ConfigError
 from prerender.http.client_address import client_address
 from prerender.http.message_head import parse_request
-from tests.conftest import StartOrigin, StartProxy, pages
+from tests.conftest import StartOrigin, StartProxy, pages, settings_for
 from tests.support.dns_server import FAILS, SILENT, NameServer, name_server
 from tests.support.renders import Clock, until
 
@@ -300,7 +301,7 @@ async def test_a_false_googlebot_gets_what_people_get(
         "verify": True,
         "renew_ranges": False,
         "nameservers": [f"127.0.0.1:{server.port}"],
-        "ranges": [{"name": "GPTBot", "file": str(file)}],
+        "ranges": [{"name": "gptbot", "file": str(file)}],
     }
     origin = await pages(start_origin, {"/": PAGE})
     proxy = await start_proxy(
@@ -326,6 +327,32 @@ async def test_a_false_googlebot_gets_what_people_get(
         # Ugly URLs are for everybody.
         assert await shown(GOOGLEBOT, "203.0.113.1", "/?_escaped_fragment_=") == "rendered"
     assert origin.count("/") == asked + 1
+
+
+@pytest.mark.parametrize("name", ["GPTBot", "gptbot"])
+def test_a_file_replaces_the_published_list(name: str) -> None:
+    triggers = {"preset": "all", "verify": True, "ranges": [{"name": name, "file": "/gptbot.json"}]}
+    settings = settings_for("http://127.0.0.1:1", {"triggers": triggers})
+    crawlers = built_in()
+    replaced = {url for one in crawlers.crawlers if one.name == "GPTBot" for url in one.ranges}
+    others = {url for one in crawlers.crawlers if one.name != "GPTBot" for url in one.ranges}
+    assert replaced - others
+    assert not (replaced - others) & published_of(settings, crawlers).keys()
+
+
+async def test_a_list_of_no_known_crawler_stops_the_start(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """Ignored, it would let everybody pass who names the crawler."""
+    file = str(_written(tmp_path, "198.51.100.0/24"))
+    ranges = [{"name": name, "file": file} for name in ("GTPBot", "whatsapp", "Nobody-Knows-It")]
+    triggers = {"verify": True, "ranges": ranges, "nameservers": ["127.0.0.1:1"]}
+    with pytest.raises(ConfigError) as error:
+        await start_proxy("http://127.0.0.1:1", {"triggers": triggers})
+    assert error.value.problems == [
+        "[triggers] ranges: 'GTPBot' is no known crawler: did you mean GPTBot?",
+        "[triggers] ranges: 'Nobody-Knows-It' is no known crawler: add it to [triggers] more",
+    ]
 
 
 async def test_a_list_that_cannot_be_read_stops_the_start(
