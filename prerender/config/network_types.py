@@ -70,10 +70,11 @@ def _networks(value: object) -> tuple[Network, ...]:
 
 
 def _address(value: str) -> str:
+    address = value.strip()
     # An empty address would listen on all addresses.
-    if not value.strip():
+    if not address or not address.isprintable():
         raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
-    return value.strip()
+    return address
 
 
 def _site_url(value: str) -> str:

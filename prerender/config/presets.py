@@ -19,7 +19,7 @@ PRESET_WORDS: dict[Preset, str] = {
 
 
 def _preset(value: object) -> str:
-    if value not in PRESET_WORDS:
+    if not isinstance(value, str) or value not in PRESET_WORDS:
         raise ValueError('give "none", "search", "crawlers", "ai" or "all"')
     return str(value)
 

@@ -138,7 +138,7 @@ def share() -> BeforeValidator:
     def parse(value: object) -> float:
         try:
             number = float(value) if isinstance(value, str | int | float) else nan
-        except ValueError:
+        except (ValueError, OverflowError):
             number = nan
         if isinstance(value, bool) or not 0 <= number <= 1:
             raise ValueError("give a number from 0 to 1")

@@ -1,10 +1,12 @@
 """Settings: their sources, which one wins, and the errors for invalid values."""
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -382,6 +384,29 @@ def test_a_wrong_value_is_one_line(
     file = written(tmp_path, f"{section}\n{key} = {value}")
     environ = {} if section == "[origin]" else ORIGIN
     assert problem(file, environ) == f"{setting} (from {file}): {shown}: {allowed}"
+
+
+# Of all types of TOML, and as deep or large as they can be.
+ODD_VALUES: list[object] = [
+    True, -1, 1.5, math.nan, math.inf, 10**400, "", "x", "\0", "\udcff", "/\ud800", date(2026, 1, 2),
+    {}, {"a": {"b": []}}, [], [""], ["x"], ["\udcff"], [1], [math.nan], [10**400], [True], [{}],
+    [date(2026, 1, 2)], [["x"]], [[[]]], [{"path": "/", "ttl": [1]}], [{"path": [], "ttl": 1}],
+    [{"class": ["social"], "name": "x"}], [{"class": "social", "name": {}}], [{"name": [], "file": 1}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("section", "key"), all_settings())
+def test_an_odd_value_is_accepted_or_complained_of(section: str, key: str) -> None:
+    """In one line, without an error of Python."""
+    settings: dict[str, dict[str, object]] = {"origin": {"url": "http://a"}}
+    for value in ODD_VALUES:
+        settings[section] = settings.get(section, {}) | {key: value}
+        try:
+            load(None, {}, settings)
+        except ConfigError as error:
+            (said,) = error.problems
+            assert said.isprintable()
+            assert said.startswith(f"[{section}] "), said
 
 
 def test_a_setting_that_another_one_needs_is_named() -> None:
