@@ -4,7 +4,8 @@ A module ``store_kinds`` of a package has KINDS (plugins.py finds it). What it n
 store is opened, because settings are read by commands that open none.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -27,8 +28,11 @@ class StoreKind:
     forms: tuple[str, ...]
     may_have_redis = False
 
-    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
-        """Whether a URL with one of the schemes is valid. ``options``: of its query."""
+    def problem(self, url: SplitResult, options: Mapping[str, str]) -> str:
+        """What is wrong with a URL with one of the schemes, or ''. ``options``: of its query.
+
+        It must not quote what may be a part of a password.
+        """
         raise NotImplementedError
 
     async def open(self, settings: Any, namespace: str) -> Any:
@@ -64,33 +68,43 @@ def kind_of(url: str) -> StoreKind | None:
 
 def checked(value: str) -> str:
     """The URL of a store. Raises ValueError."""
-    if not is_valid(value):
-        raise ValueError(f"give {forms()}; percent-encode special characters in a password")
+    kind = kind_of(value)
+    if kind is None:
+        scheme = re.match(r"([a-z][a-z0-9+.-]*)://", value, re.ASCII)
+        wrong = f'unknown scheme "{scheme[1]}"' if scheme else "not the URL of a store"
+        raise ValueError(f"{wrong}: give {forms()}")
+    if problem := _problem(kind, value):
+        raise ValueError(problem)
     return value
 
 
-def is_valid(value: str) -> bool:
-    """Whether a store can have this URL."""
-    kind = kind_of(value)
+def _problem(kind: StoreKind, value: str) -> str:
+    if " " in value or not value.isprintable():
+        return "must not contain spaces and control characters"
     try:
         url = urlsplit(value)
         strict = bool(url.query)
         options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=strict))
-        return (
-            kind is not None
-            and not url.fragment
-            and value.isprintable()
-            and " " not in value
-            and kind.accepts(url, options)
-        )
+        scheme = f"{url.scheme}://"
+        problem = f"{scheme} takes no fragment (#)" if url.fragment else kind.problem(url, options)
     except ValueError:
-        return False
+        return "not a URL: percent-encode special characters in a password"
+    if problem and "@" in url.path + url.query + url.fragment:
+        # The password ends the host, so that a part of it would be quoted.
+        return "percent-encode special characters in the password"
+    return problem
+
+
+def unknown_option(url: SplitResult, options: Mapping[str, str], known: Set[str]) -> str:
+    """What is wrong with the options of a URL, or ''."""
+    unknown = sorted(options.keys() - known)
+    also = f", only {', '.join(sorted(known))}" if known else ""
+    return f'{url.scheme}:// takes no option "{unknown[0]}"{also}' if unknown else ""
 
 
 def redis_or_nothing(value: str) -> str:
     """The URL of a Redis, or ''. Raises ValueError."""
-    if value:
-        redis = next(kind for kind in kinds() if "redis" in kind.schemes)
-        if kind_of(value) is not redis or not is_valid(value):
-            raise ValueError(f"give a Redis, as for url: {_either(redis.forms)}")
-    return value
+    redis = next(kind for kind in kinds() if "redis" in kind.schemes)
+    if value and kind_of(value) is not redis:
+        raise ValueError(f"give a Redis, as for url: {_either(redis.forms)}")
+    return checked(value) if value else value

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import structlog
 
-from prerender.config.store_urls import Diagnosis, StoreKind
+from prerender.config.store_urls import Diagnosis, StoreKind, unknown_option
 from prerender.errors import ConfigError, StoreError
 from prerender.urls.hosts import servers
 
@@ -23,9 +23,12 @@ if TYPE_CHECKING:  # they take long to import, and only those who open a store n
 _DATABASE = "[0-9]{1,5}"
 # What comes after the servers, by what the scheme has after its "+".
 _REDIS_PATHS = {
-    "": re.compile(rf"/?|/{_DATABASE}", re.ASCII),
-    "cluster": re.compile("/?"),
-    "sentinel": re.compile(rf"/[^/]+(/|/{_DATABASE})?", re.ASCII),
+    "": (re.compile(rf"/?|/{_DATABASE}", re.ASCII), "the number of a database, such as /0"),
+    "cluster": (re.compile("/?"), "nothing"),
+    "sentinel": (
+        re.compile(rf"/[^/]+(/|/{_DATABASE})?", re.ASCII),
+        "the name of the primary, such as /primary",
+    ),
 }
 # Options of redis-py. Others would break assumptions of the code, or expose a password.
 _TLS_OPTIONS = frozenset(
@@ -40,8 +43,9 @@ class _Memory(StoreKind):
     schemes = ("memory",)
     forms = ("memory://",)
 
-    def accepts(self, url: SplitResult, _: Mapping[str, str]) -> bool:
-        return url.geturl() in ("memory:", "memory://")
+    def problem(self, url: SplitResult, _: Mapping[str, str]) -> str:
+        is_alone = url.geturl() in ("memory:", "memory://")
+        return "" if is_alone else "give memory:// alone"
 
     async def open(self, _: "Settings", __: str) -> None:
         return None
@@ -54,8 +58,10 @@ class _File(StoreKind):
     schemes = ("file",)
     forms = ("file:///var/cache/prerender",)
 
-    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
-        return not url.netloc and len(url.path) > 1 and not options
+    def problem(self, url: SplitResult, options: Mapping[str, str]) -> str:
+        if url.netloc or len(url.path) < 2:
+            return "give the path of a folder after file://, such as file:///var/cache/prerender"
+        return unknown_option(url, options, frozenset())
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
         from prerender.snapshots.stores.file import TIMEOUT_SECONDS, FileCache  # noqa: PLC0415
@@ -98,17 +104,24 @@ class _Redis(StoreKind):
         "redis+sentinel://host:26379,host:26379/primary",
     )
 
-    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
+    def problem(self, url: SplitResult, options: Mapping[str, str]) -> str:
         if url.scheme == "unix":
-            database = re.fullmatch(_DATABASE, options.get("db", "0"), re.ASCII)
-            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+            if len(url.path) < 2:
+                return "give the path of a socket after unix://, such as unix:///run/redis.sock"
+            if not re.fullmatch(_DATABASE, options.get("db", "0"), re.ASCII):
+                return "db must be the number of a database"
+            return unknown_option(url, options, {"db"})
         scheme, _, kind = url.scheme.partition("+")
-        allowed = _TLS_OPTIONS if scheme == "rediss" else frozenset()
-        addresses = servers(url.netloc, 1)
-        path = _REDIS_PATHS[kind].fullmatch(url.path)
-        return (
-            (bool(kind) or len(addresses) == 1) and path is not None and options.keys() <= allowed
-        )
+        try:
+            addresses = servers(url.netloc, 1)
+        except ValueError:
+            return f"a host or port after {url.scheme}:// is invalid"
+        if len(addresses) > 1 and not kind:
+            return f"{scheme}:// takes one host, {scheme}+cluster:// several"
+        path, what = _REDIS_PATHS[kind]
+        if not path.fullmatch(url.path):
+            return f"after the host of {url.scheme}://, give {what}"
+        return unknown_option(url, options, _TLS_OPTIONS if scheme == "rediss" else frozenset())
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
         from prerender.snapshots.stores.redis import RedisCache  # noqa: PLC0415
@@ -123,9 +136,10 @@ class _Named(StoreKind):
     schemes = ("aiocache",)
     forms = ("aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1",)
 
-    def accepts(self, url: SplitResult, _: Mapping[str, str]) -> bool:
+    def problem(self, url: SplitResult, _: Mapping[str, str]) -> str:
         name = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", url.netloc, re.ASCII)
-        return not url.path and name is not None
+        is_named = not url.path and name is not None
+        return "" if is_named else f"give the name of a class, such as {self.forms[0]}"
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
         from prerender.snapshots.stores.aiocache_backends import LACKS, named  # noqa: PLC0415

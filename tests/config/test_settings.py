@@ -142,14 +142,23 @@ PARAMETERS = 'give a list of query parameter names, for example ["utm_*", "ref"]
 SECRETS = 'give a list of query parameter names, for example ["*token*", "key"]'
 AN_ENDPOINT = 'not a URL: give for example "https://example.com/path"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
-A_STORE = (
-    'give "memory://", "file:///var/cache/prerender", "redis://user:password@host:6379/0", '
-    '"rediss://...", "unix:///run/redis.sock?db=0", "redis+cluster://host:6379,host:6379", '
-    '"redis+sentinel://host:26379,host:26379/primary", '
-    '"aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1", "s3://bucket/prefix", '
-    '"gs://bucket/prefix" or "az://container/prefix?account_name=NAME"; '
-    "percent-encode special characters in a password"
+REDIS_FORMS = (
+    '"redis://user:password@host:6379/0", "rediss://...", "unix:///run/redis.sock?db=0", '
+    '"redis+cluster://host:6379,host:6379"'
 )
+A_SENTINEL = '"redis+sentinel://host:26379,host:26379/primary"'
+REDIS = f"{REDIS_FORMS} or {A_SENTINEL}"
+STORES = (
+    f'"memory://", "file:///var/cache/prerender", {REDIS_FORMS}, {A_SENTINEL}, '
+    '"aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1", "s3://bucket/prefix", '
+    '"gs://bucket/prefix" or "az://container/prefix?account_name=NAME"'
+)
+A_FOLDER = "give the path of a folder after file://, such as file:///var/cache/prerender"
+A_HOST_AND_PORT = "a host or port after redis:// is invalid"
+A_DATABASE = "after the host of redis://, give the number of a database, such as /0"
+A_PRIMARY = "after the host of redis+sentinel://, give the name of the primary, such as /primary"
+A_PASSWORD = "percent-encode special characters in the password"
+NO_URL = "not a URL: percent-encode special characters in a password"
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
 
 
@@ -198,28 +207,89 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] stale", "-1", "-1", "must be from 0 to 365d"),
         ("[cache] timeout", "0", "0", "must be more than 0"),
         ("[cache] page_ttl", "1", "1", A_FLAG),
-        ("[cache] url", "'memory'", "***", A_STORE),
-        ("[cache] url", "'memory://x'", "***", A_STORE),
-        ("[cache] url", "'file://x/y'", "***", A_STORE),
-        ("[cache] url", "'file:///'", "***", A_STORE),
-        ("[cache] url", "'file:///x?y=1'", "***", A_STORE),
-        ("[cache] url", "'redis:///0'", "***", A_STORE),
-        ("[cache] url", "'redis://h/x'", "***", A_STORE),
-        ("[cache] url", "'redis://h:0/1'", "***", A_STORE),
-        ("[cache] url", "'redis://h:x'", "***", A_STORE),
-        ("[cache] url", "'redis://h?password=s3cret'", "***", A_STORE),
-        ("[cache] url", "'redis://h#!'", "***", A_STORE),
-        ("[cache] url", "'s3://b'", "***", A_STORE),
-        ("[cache] url", "'s3://user:s3cret@bucket'", "***", A_STORE),
-        ("[cache] url", "'s3://bucket?secret_access_key=s3cret'", "***", A_STORE),
-        ("[cache] url", "'redis://h,i'", "***", A_STORE),
-        ("[cache] url", "'redis+cluster://h/1'", "***", A_STORE),
-        ("[cache] url", "'redis+cluster://h,'", "***", A_STORE),
-        ("[cache] url", "'redis+sentinel://h'", "***", A_STORE),
-        ("[cache] url", "'redis+sentinel://h/a/b'", "***", A_STORE),
-        ("[cache] url", "'redis+valkey://h'", "***", A_STORE),
-        ("[cache] url", "'unix:///s?db=x'", "***", A_STORE),
-        ("[cache] url", "'memcached://h'", "***", A_STORE),
+        ("[cache] url", "'memory'", "***", "give memory:// alone"),
+        ("[cache] url", "'s3cret@host:1'", "***", f"not the URL of a store: give {STORES}"),
+        ("[cache] url", "'memcached://h'", "***", f'unknown scheme "memcached": give {STORES}'),
+        (
+            "[cache] url",
+            "'redis+valkey://h'",
+            "***",
+            f'unknown scheme "redis+valkey": give {STORES}',
+        ),
+        ("[cache] url", "'memory://x'", "***", "give memory:// alone"),
+        ("[cache] url", "'file://x/y'", "***", A_FOLDER),
+        ("[cache] url", "'file:///'", "***", A_FOLDER),
+        ("[cache] url", "'file:///x?y=1'", "***", 'file:// takes no option "y"'),
+        ("[cache] url", "'redis:///0'", "***", A_HOST_AND_PORT),
+        ("[cache] url", "'redis://user:s3cret'", "***", A_HOST_AND_PORT),
+        ("[cache] url", "'redis://h:0/1'", "***", A_HOST_AND_PORT),
+        ("[cache] url", "'redis://h:x'", "***", A_HOST_AND_PORT),
+        ("[cache] url", "'redis://h/x'", "***", A_DATABASE),
+        ("[cache] url", "'redis://h:6379/0?x=1'", "***", 'redis:// takes no option "x"'),
+        (
+            "[cache] url",
+            "'redis://h?password=s3cret'",
+            "***",
+            'redis:// takes no option "password"',
+        ),
+        (
+            "[cache] url",
+            "'rediss://h?ssl=1'",
+            "***",
+            'rediss:// takes no option "ssl", only ssl_ca_certs, ssl_cert_reqs, ssl_certfile, '
+            "ssl_check_hostname, ssl_keyfile",
+        ),
+        ("[cache] url", "'redis://h#!'", "***", "redis:// takes no fragment (#)"),
+        ("[cache] url", "'redis://h?s3cret'", "***", NO_URL),
+        ("[cache] url", "'redis://:[s3cret@h'", "***", NO_URL),
+        ("[cache] url", "'redis://u:s3c/3cret@h'", "***", A_PASSWORD),
+        ("[cache] url", "'redis://u:s3c?3cret=@h'", "***", A_PASSWORD),
+        ("[cache] url", "'redis://u:s3c#3cret@h'", "***", A_PASSWORD),
+        ("[cache] url", "'redis://h i'", "***", "must not contain spaces and control characters"),
+        (
+            "[cache] url",
+            "'redis://h,i'",
+            "***",
+            "redis:// takes one host, redis+cluster:// several",
+        ),
+        (
+            "[cache] url",
+            "'redis+cluster://h/1'",
+            "***",
+            "after the host of redis+cluster://, give nothing",
+        ),
+        (
+            "[cache] url",
+            "'redis+cluster://h,'",
+            "***",
+            A_HOST_AND_PORT.replace("redis", "redis+cluster"),
+        ),
+        ("[cache] url", "'redis+sentinel://h'", "***", A_PRIMARY),
+        ("[cache] url", "'redis+sentinel://h/a/b'", "***", A_PRIMARY),
+        ("[cache] url", "'unix:///s?db=x'", "***", "db must be the number of a database"),
+        ("[cache] url", "'unix:///s?x=1'", "***", 'unix:// takes no option "x", only db'),
+        (
+            "[cache] url",
+            "'aiocache://x'",
+            "***",
+            "give the name of a class, such as aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1",
+        ),
+        ("[cache] url", "'s3://b'", "***", "the name of the bucket after s3:// is invalid"),
+        (
+            "[cache] url",
+            "'s3://user:s3cret@bucket'",
+            "***",
+            "s3:// takes no credentials: they come from the environment or from roles",
+        ),
+        (
+            "[cache] url",
+            "'s3://bucket?secret_access_key=s3cret'",
+            "***",
+            's3:// takes no option "secret_access_key", only endpoint, region, '
+            "virtual_hosted_style_request",
+        ),
+        ("[cache] hot_url", "'memory://'", "***", f"give a Redis, as for url: {REDIS}"),
+        ("[cache] hot_url", "'redis://h/x'", "***", A_DATABASE),
         ("[cache] tracking_parameters", "1", "1", PARAMETERS),
         ("[cache] tracking_parameters", "[1]", "[1]", PARAMETERS),
         (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
-from prerender.config.store_urls import Diagnosis, StoreKind
+from prerender.config.store_urls import Diagnosis, StoreKind, unknown_option
 from prerender.errors import ConfigError, StoreError
 from prerender.snapshots.store_kinds import diagnose_redis, unavailable
 
@@ -28,8 +28,12 @@ class _Objects(StoreKind):
     forms = ("s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix?account_name=NAME")
     may_have_redis = True
 
-    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
-        return bool(_BUCKET.fullmatch(url.netloc)) and options.keys() <= _OPTIONS[url.scheme]
+    def problem(self, url: SplitResult, options: Mapping[str, str]) -> str:
+        if "@" in url.netloc:
+            return f"{url.scheme}:// takes no credentials: they come from the environment or from roles"
+        if not _BUCKET.fullmatch(url.netloc):
+            return f"the name of the bucket after {url.scheme}:// is invalid"
+        return unknown_option(url, options, _OPTIONS[url.scheme])
 
     async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
         from prerender.extensions.object_store.tiers import TieredCache  # noqa: PLC0415
