@@ -185,8 +185,14 @@ def _explain(detail: ErrorDetails, sources: SettingSources) -> str:
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     hidden = detail["input"] and is_secret(section, key)
     shown = "***" if hidden else _shown(detail["input"])
-    is_default = where is None and detail["input"] in ("", ())
+    # Nothing is given, but another setting needs a value.
+    is_default = detail["input"] in ("", (), []) and _default(section, key) in ("", ())
     return f"{name}{source}: {'' if is_default else f'{shown}: '}{in_words(detail)}"
+
+
+def _default(section: str, key: str) -> object:
+    field = _section_model(Settings.model_fields[section].annotation).model_fields.get(key)
+    return None if field is None else field.default
 
 
 def is_secret(section: str, key: str) -> bool:

@@ -26,6 +26,7 @@ from prerender.config.network_types import (
 )
 from prerender.config.presets import PRESET_WORDS, CrawlerKind, TriggerPreset
 from prerender.config.types import (
+    AUTO,
     DEFAULT_LANGUAGE,
     EVENTS,
     CdnZone,
@@ -233,7 +234,10 @@ class AdminSettings(_Section):
     def _needed(cls, token: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         host = str(info.data.get("host", "localhost"))
         if not token and not info.data.get("token_file") and not is_loopback(host):
-            raise ValueError(f"is needed when host ({host}) is not a loopback address")
+            raise ValueError(
+                f"required because [admin] host is {host}: set at least 16 characters, "
+                f'"{AUTO}", or token_file'
+            )
         return token
 
 
@@ -369,7 +373,7 @@ class TriggerSettings(_Section):
     def _needed_by_signed(cls, verify: bool, info: ValidationInfo) -> bool:
         signed = info.data.get("signed", "preset")
         if not verify and signed not in ("preset", "forward"):
-            raise ValueError(f'is needed by signed = "{signed}"')
+            raise ValueError(f'must be true because [triggers] signed = "{signed}"')
         return verify
 
     @classmethod
@@ -841,7 +845,8 @@ class CdnSettings(_Section):
     def _needed(cls, value: str, info: ValidationInfo) -> str:
         with_api = info.data.get("provider", "none") != "none"
         if with_api and not value and not info.data.get("token_file"):
-            raise ValueError("is needed with provider")
+            also = ": set it or token_file" if info.field_name == "token" else ""
+            raise ValueError(f"required because provider is set{also}")
         return value
 
 
@@ -904,7 +909,7 @@ class WebhookSettings(_Section):
     def _needed(cls, secret: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if info.data.get("url") and not secret:
             raise ValueError(
-                "is needed with url: the output of echo whsec_$(openssl rand -base64 32)"
+                "required because url is set: the output of echo whsec_$(openssl rand -base64 32)"
             )
         return secret
 

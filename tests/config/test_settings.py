@@ -481,9 +481,12 @@ def test_an_odd_value_is_accepted_or_complained_of(section: str, key: str) -> No
 
 def test_a_setting_that_another_one_needs_is_named() -> None:
     said = problem(None, ORIGIN | {"PRERENDER_WEBHOOKS_URL": "https://hooks.example.com/"})
-    assert said.startswith("[webhooks] secret: is needed with url: ")
+    assert said.startswith("[webhooks] secret: required because url is set: ")
     said = problem(None, ORIGIN | {"PRERENDER_CDN_PROVIDER": "fastly", "PRERENDER_CDN_ZONE": "a1"})
-    assert said == "[cdn] token: is needed with provider"
+    assert said == "[cdn] token: required because provider is set: set it or token_file"
+    environ = {"PRERENDER_ADMIN_HOST": "192.0.2.1", "PRERENDER_ADMIN_TOKEN": ""}
+    said = problem(None, ORIGIN | environ)
+    assert said.startswith("[admin] token (from PRERENDER_ADMIN_TOKEN): required because ")
 
 
 def test_a_wrong_variable_is_named() -> None:

@@ -175,7 +175,7 @@ async def test_it_can_be_switched_off(
     assert (status, record.agent, record.agent_unverified) == (200, "", "")
     assert "signature" not in await agent.explained(agent.headers())
     assert directory.requests == []
-    needed = r'\[triggers\] verify_signatures .*: is needed by signed = "refuse"'
+    needed = r'\[triggers\] verify_signatures .*: must be true because .triggers. signed = "refuse"'
     with pytest.raises(ConfigError, match=needed):
         settings_for(
             "http://127.0.0.1:1", {"triggers": {"verify_signatures": False, "signed": "refuse"}}
