@@ -33,11 +33,15 @@ class AdminClient:
     @classmethod
     def of(cls, settings: AdminSettings, url: str | None = None) -> "AdminClient":
         """The listener of the settings, or the one at ``url`` with the token of the settings."""
-        if settings.token == (AUTO,):
-            raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
-        tokens = settings.token
+        tokens = () if settings.token == (AUTO,) else settings.token
         if not tokens and settings.token_file:
             tokens = TokenFile(settings.token_file).tokens()
+        if not tokens and settings.token:
+            raise AdminError(
+                '[admin] token is "auto": the proxy made its token at startup. Set '
+                'PRERENDER_ADMIN_TOKEN to admin_token of its log line "serving", or configure a '
+                "token of your own"
+            )
         token = tokens[0] if tokens else ""
         if url:
             return cls(url, token, "--admin")

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -10,8 +11,9 @@ from aiohttp.test_utils import make_mocked_request
 
 from prerender import app
 from prerender.admin import auth
+from prerender.admin.client import AdminClient
 from prerender.config import load
-from prerender.errors import ConfigError
+from prerender.errors import AdminError, ConfigError
 from tests.conftest import Overrides, Proxy, proxied, settings_for
 from tests.support import raw
 
@@ -193,6 +195,22 @@ def test_a_session_of_an_empty_token_is_not_accepted() -> None:
     request = make_mocked_request("GET", "/", headers={"Cookie": f"{auth.COOKIE}={forged}"})
     assert not empty.knows(request)
     assert not auth.AdminAuth([TOKEN, ""], ()).knows(request)
+
+
+def test_the_token_of_commands(tmp_path: Path) -> None:
+    """The image sets "auto"."""
+    file = tmp_path / "tokens"
+    file.write_text("the-first-token-of-the-file\nand-another-one-of-it\n")
+
+    def token(**admin: str) -> str:
+        return AdminClient.of(settings_for("http://127.0.0.1:9", {"admin": admin}).admin).token
+
+    assert token() == ""
+    assert token(token=f"{TOKEN},another-token-of-length") == TOKEN
+    assert token(token_file=str(file)) == "the-first-token-of-the-file"
+    assert token(token="auto", token_file=str(file)) == "the-first-token-of-the-file"
+    with pytest.raises(AdminError, match="Set PRERENDER_ADMIN_TOKEN to admin_token"):
+        token(token="auto")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
