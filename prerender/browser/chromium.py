@@ -128,6 +128,9 @@ _FLAGS = (
 
 # The namespaces of the sandbox: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET.
 _TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x70000000))"
+SANDBOX_REMEDY = (
+    "run as an ordinary user, with a seccomp profile that allows user namespaces (docs/security.md)"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -167,7 +170,8 @@ def sandbox_problem() -> str:
     # A sysctl, a seccomp filter (of a container) or AppArmor may forbid it: only trying shows.
     command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
     failed = subprocess.call(command)  # noqa: S603 (constant arguments)
-    return "user namespaces cannot be made here" if failed else ""
+    forbids = "the kernel or container does not allow unprivileged user namespaces"
+    return forbids if failed else ""
 
 
 def shared_memory_bytes() -> int:

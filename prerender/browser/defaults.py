@@ -30,7 +30,12 @@ def sandbox(settings: Settings, *, serves: bool) -> bool:
     if wanted == "on" and problem:
         raise ConfigError([f'[browser] sandbox: "on", but {problem}; give "auto" or "off"'])
     if wanted == "auto" and problem and serves:
-        log.warning("sandbox_unavailable", reason=problem)
+        log.warning(
+            "sandbox_unavailable",
+            reason=problem,
+            consequence="Chromium runs without its sandbox",
+            remedy=chromium.SANDBOX_REMEDY,
+        )
     return wanted != "off" and not problem
 
 

@@ -75,7 +75,7 @@ class FairQueue:
         Raises PoolBusy when the queue is full and no other section has more places.
         """
         if len(self._places) >= self.size + room and not self._give_up_for(section):
-            raise PoolBusy(f"the queue of {self.size} renders is full")
+            raise PoolBusy(f"the queue of {self.size} renders is full ([browser] queue)")
         place = Place(section)
         self._take(place)
         return place

@@ -320,9 +320,8 @@ def _browser(settings: Settings) -> list[Line]:
     if wanted == "off":
         lines.append(Line("sandbox", "warning", "off", 'set [browser] sandbox to "auto"'))
     elif problem:
-        remedy = "do not run as root, and allow user namespaces"
         state: Literal["warning", "problem"] = "problem" if wanted == "on" else "warning"
-        lines.append(Line("sandbox", state, f"not possible: {problem}", remedy))
+        lines.append(Line("sandbox", state, f"not possible: {problem}", chromium.SANDBOX_REMEDY))
     else:
         lines.append(Line("sandbox", "ok", "on"))
     return lines

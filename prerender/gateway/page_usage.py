@@ -13,6 +13,11 @@ _MESSAGES = 10
 class LimitReached(OSError):
     """A render exceeded a limit. The message names the setting."""
 
+    @classmethod
+    def of(cls, setting: str, limit: int) -> "LimitReached":
+        """The error for a limit of [network]."""
+        return cls(f"limit reached: [network] {setting} = {limit}")
+
 
 @dataclass(slots=True)
 class PageUsage:
@@ -31,7 +36,7 @@ class PageUsage:
     def check_requests(self) -> None:
         """Raises LimitReached if this request exceeds the limit."""
         if self.requests > self.limits.max_requests:
-            raise LimitReached(f"more than max_requests = {self.limits.max_requests}")
+            raise LimitReached.of("max_requests", self.limits.max_requests)
 
     def expect(self, size: int) -> None:
         """Raises LimitReached if a body of ``size`` bytes would exceed a limit."""
@@ -52,14 +57,15 @@ class PageUsage:
     def message(self, exchange: Exchange, size: int) -> None:
         """Count a WebSocket message, in either direction. Raises LimitReached."""
         self.messages += 1
-        if self.messages > (most := _MESSAGES * self.limits.max_requests):
+        if self.messages > _MESSAGES * self.limits.max_requests:
+            limit = LimitReached.of("max_requests", self.limits.max_requests)
             exchange.blocked = exchange.limited = True
-            exchange.reason = f"more than {_MESSAGES} messages for each of max_requests"
-            raise LimitReached(f"more than {most} WebSocket messages")
+            exchange.reason = f"{limit}, for each of which there may be {_MESSAGES} messages"
+            raise LimitReached(exchange.reason)
         self.received(exchange, size)
 
     def _check_bytes(self, total: int, of_one: int) -> None:
         if of_one > self.limits.max_response_bytes:
-            raise LimitReached(f"more than max_response_bytes = {self.limits.max_response_bytes}")
+            raise LimitReached.of("max_response_bytes", self.limits.max_response_bytes)
         if total > self.limits.max_bytes:
-            raise LimitReached(f"more than max_bytes = {self.limits.max_bytes}")
+            raise LimitReached.of("max_bytes", self.limits.max_bytes)

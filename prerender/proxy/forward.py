@@ -85,7 +85,11 @@ class Forwarder:
         """
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
-            raise LoopDetected("came back to this proxy", about=request.target)
+            raise LoopDetected(
+                "the request came back to this proxy: [origin] url leads to the proxy, "
+                "perhaps through nginx",
+                about=request.target,
+            )
         if "expect" in request.headers.names:
             _check_expectation(request)
         head = self._request_head(request, trace, upgrade=upgrade)
@@ -201,7 +205,10 @@ class Forwarder:
                     raise OriginError("closed without a response", about=request.target)
                 head = parse_response(raw, request.method)
             except TimeoutError as error:
-                raise OriginTimeout("no response in time", about=request.target) from error
+                raise OriginTimeout(
+                    f"no response headers within [origin] timeout ({self.timeout:g} s)",
+                    about=request.target,
+                ) from error
             except (BadMessage, CutShort) as error:
                 raise OriginError(str(error), about=request.target) from error
             if head.status >= 200 or (head.status == 101 and upgrade):

@@ -80,7 +80,8 @@ class OriginConnections:
                 return await self._connect()
         except TimeoutError as error:
             raise OriginTimeout(
-                "no connection in time", about=f"{self._host}:{self._port}"
+                f"no connection within [origin] connect_timeout ({self._connect_timeout:g} s)",
+                about=f"{self._host}:{self._port}",
             ) from error
         except (OSError, UnicodeError) as error:
             raise OriginError(

@@ -38,6 +38,9 @@ from prerender.snapshots.target import Target
 _UNTRIED = RevalidationResult("untried")
 _HIT = CacheResult.HIT  # slow to look up
 
+# Called with a target, the entry that a snapshot replaces, and the snapshot.
+BeforeStoring = Callable[[Target, Entry | None, Snapshot], Awaitable[None]]
+
 log = structlog.get_logger(__name__)
 
 
@@ -85,7 +88,7 @@ class CachedSnapshots:
         self._refreshes = refreshes
         self._refreshing = 0
         self._ahead: set[asyncio.Task[SnapshotResult]] = set()
-        self._before_storing: list[Callable[[Entry | None, Snapshot], Awaitable[None]]] = []
+        self._before_storing: list[BeforeStoring] = []
         self._clock = clock
         self._when_stored: list[Callable[[Target, Snapshot | None, Snapshot], None]] = []
         self._serve_incomplete = serve_incomplete
@@ -100,8 +103,8 @@ class CachedSnapshots:
         was none) and the new one."""
         self._when_stored.append(call)
 
-    def before_storing(self, call: Callable[[Entry | None, Snapshot], Awaitable[None]]) -> None:
-        """Await ``call`` before each snapshot is stored, with the entry that it replaces."""
+    def before_storing(self, call: BeforeStoring) -> None:
+        """Await ``call`` before each snapshot is stored."""
         self._before_storing.append(call)
 
     def fresh(self, target: Target) -> SnapshotResult | None:
@@ -380,7 +383,7 @@ class CachedSnapshots:
         snapshot = await self._with_codings(snapshot, old)
         snapshot, renewals = await self._with_renewals(target, old, snapshot, revalidated, now)
         for observer in self._before_storing:
-            await observer(old, snapshot)
+            await observer(target, old, snapshot)
         entry = Entry(
             target.key,
             target.path,

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from aiohttp import web
 
-from prerender.browser import chromium, guardian
+from prerender.browser import chromium, defaults, guardian
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.errors import BrowserGone, ConfigError
 from prerender.gateway.gateway import Gateway
-from tests.conftest import proxied
+from tests.conftest import proxied, settings_for
 from tests.support import processes, raw
 from tests.support.commands import ROOT, in_
 from tests.support.pools import gateway_of, launch_browser
@@ -249,9 +249,21 @@ def test_the_sandbox_is_known_to_work_or_not() -> None:
     assert (chromium.sandbox_problem() == "") == possible
 
 
+def test_a_missing_sandbox_is_logged_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(chromium, "_TRY_NAMESPACES", "raise SystemExit(1)")
+    assert not defaults.sandbox(settings_for("http://127.0.0.1:9"), serves=True)
+    (line,) = [record.msg for record in caplog.records if "sandbox_unavailable" in str(record.msg)]
+    assert isinstance(line, dict)
+    assert line["reason"] == "the kernel or container does not allow unprivileged user namespaces"
+    assert "seccomp" in line["remedy"]
+
+
 @pytest.mark.skipif(not chromium.sandbox_problem(), reason="the sandbox works here")
 async def test_a_sandbox_that_is_required_but_does_not_work() -> None:
-    with pytest.raises(ConfigError, match=r"^\[browser\] sandbox: \"on\", but it "):
+    with pytest.raises(ConfigError, match=r"^\[browser\] sandbox: \"on\", but (it|the kernel) "):
         async with proxied(web.Application(), {"browser": {"sandbox": "on"}}):
             pass
 

@@ -57,11 +57,11 @@ async def test_a_full_queue_is_told_at_once() -> None:
     async with pool_of(1, queue=1) as pool:
         # One for the page that is not there yet, one in the queue.
         holder, waiter = Borrower(pool), Borrower(pool)
-        with pytest.raises(PoolBusy, match="the queue of 1 renders is full"):
+        with pytest.raises(PoolBusy, match=r"the queue of 1 renders is full \(\[browser\] queue\)"):
             await Borrower(pool).task
         await state(pool, "0 idle, 1 busy, 1 waiting")
         started = time.monotonic()
-        with pytest.raises(PoolBusy, match="the queue of 1 renders is full"):
+        with pytest.raises(PoolBusy, match=r"the queue of 1 renders is full \(\[browser\] queue\)"):
             await Borrower(pool).task
         assert time.monotonic() - started < SECONDS / 2
         await holder.give_back()

@@ -192,6 +192,8 @@ async def test_too_many_requests(start_origin: StartOrigin) -> None:
             assert [exchange.blocked for exchange in visit.requests.exchanges] == [False] * 3 + [
                 True
             ]
+            refused = visit.requests.exchanges[-1]
+            assert refused.reason == "limit reached: [network] max_requests = 3"
         with browser.visit(1, Document(200, HTML, b"")):
             assert await asked(browser, "/known/1")
     assert len(origin.requests) == 4
@@ -211,6 +213,8 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
             assert await ask(f"/chunked/700{cacheable}") is None
             assert visit.usage.received_bytes <= 700
             assert [exchange.blocked for exchange in visit.requests.exchanges] == [True, True]
+            limit = "limit reached: [network] max_response_bytes = 600"
+            assert {exchange.reason for exchange in visit.requests.exchanges} == {limit}
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/600")).status == 200  # type: ignore[union-attr]
             assert (await ask("/known/401")).status == 403  # type: ignore[union-attr]

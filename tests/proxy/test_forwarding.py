@@ -526,7 +526,9 @@ async def test_an_origin_with_tls(
     assert len(origin.requests) == 2
 
 
-async def test_a_loop_is_seen(start_forwarding: StartForwarding) -> None:
+async def test_a_loop_is_seen(
+    start_forwarding: StartForwarding, caplog: pytest.LogCaptureFixture
+) -> None:
     """The origin's URL is the proxy's own. The first pass is detected."""
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = await start_forwarding(origin.url)
@@ -537,6 +539,7 @@ async def test_a_loop_is_seen(start_forwarding: StartForwarding) -> None:
             await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 x, %b\r\n\r\n" % via.encode())
             assert (await client.answer()).startswith(b"HTTP/1.1 508 ")
     assert len(origin.requests) == 1
+    assert "[origin] url leads to the proxy" in caplog.text
 
 
 FORWARDING = Forwarding(URL("http://origin:81"))

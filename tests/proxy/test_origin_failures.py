@@ -149,7 +149,7 @@ async def test_an_origin_that_dies_in_its_answer(
     ],
 )
 async def test_an_origin_that_takes_too_long(
-    start_proxy: StartProxy, what: str, body: bytes | None
+    start_proxy: StartProxy, what: str, body: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
         await raw.receive(reader)
@@ -165,6 +165,7 @@ async def test_an_origin_that_takes_too_long(
             async with raw.client(proxy.running.public_port) as client:
                 await client.send(request)
                 assert is_error(await client.answer(), 504), what
+    assert "no response headers within [origin] timeout (0.5 s)" in caplog.text
 
 
 async def test_an_origin_that_stalls_in_its_body(start_proxy: StartProxy) -> None:
@@ -209,7 +210,9 @@ async def test_no_such_host(start_forwarding: StartForwarding) -> None:
         assert is_error(await client.answer(), 502)
 
 
-async def test_a_listener_that_accepts_nobody(start_proxy: StartProxy) -> None:
+async def test_a_listener_that_accepts_nobody(
+    start_proxy: StartProxy, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its backlog is full, so that no connection can be established."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -224,6 +227,7 @@ async def test_a_listener_that_accepts_nobody(start_proxy: StartProxy) -> None:
         async with raw.client(proxy.running.public_port) as client:
             await client.send(GET)
             assert is_error(await client.answer(), 504)
+        assert "no connection within [origin] connect_timeout (0.5 s)" in caplog.text
         for queued in waiting:
             queued.close()
 

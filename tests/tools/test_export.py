@@ -22,7 +22,7 @@ from prerender.tools.export.archive import Archive, Archived
 from prerender.tools.export.imports import OUTCOMES
 from prerender.tools.export.nginx import STEPS
 from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
-from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
 from tests.support.programs import at_terminal, run
 from tests.support.redis_server import redis_server
@@ -302,6 +302,18 @@ async def test_a_page_without_its_data_is_rendered_again(
     site = await start_origin(application)
     told = await exported(site, tmp_path / "export", f"{site.url}/")
     assert (told["pages"], told["failures"], told["doubtful"]) == (1, [], [])
+
+
+async def test_a_page_whose_third_party_fails_is_doubtful(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    failing = "http://no-such-host.invalid/data"
+    script = f"fetch('{failing}').catch(() => {{ document.body.textContent = 'none' }})"
+    site = await pages(start_origin, {"/": f"<script>{script}</script>"})
+    told = await exported(site, tmp_path / "export", f"{site.url}/")
+    (doubtful,) = told["doubtful"]
+    assert doubtful["url"] == f"{site.url}/"
+    assert doubtful["reason"] == f"exported, but {failing} failed: the snapshot may be incomplete"
 
 
 async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path) -> None:

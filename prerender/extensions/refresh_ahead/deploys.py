@@ -47,7 +47,7 @@ class Deploys:
             if self._renewal is not None:
                 await cancel_all([self._renewal])
 
-    async def _compare(self, old: Entry | None, new: Snapshot) -> None:
+    async def _compare(self, target: Target, old: Entry | None, new: Snapshot) -> None:
         """Mark all snapshots of the last deploy stale when a page has new assets."""
         before = old.snapshot.asset_fingerprint if old is not None else ""
         if not before or not new.asset_fingerprint or before == new.asset_fingerprint:
@@ -55,7 +55,12 @@ class Deploys:
         under_way = self._renewal is not None and not self._renewal.done()
         if under_way and self._renewed_fingerprint == before:
             return  # part of the running renewal
-        log.info("deploy_detected", asset_fingerprint=before)
+        log.info(
+            "deploy_detected",
+            url=target.url,
+            asset_fingerprint=before,
+            consequence="snapshots with the previous scripts and styles are stale",
+        )
         await self._store.purges.purge(Purge("asset_fingerprint", before, soft=True))
         if self._renewal is not None:
             self._renewal.cancel()

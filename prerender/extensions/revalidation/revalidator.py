@@ -380,7 +380,7 @@ class _Budget:
         self._received += size
         limits = self._limits
         if self._received > limits.max_bytes or of_one > limits.max_response_bytes:
-            raise LimitReached("more than max_bytes or max_response_bytes")
+            raise LimitReached("limit reached: [network] max_bytes or max_response_bytes")
 
 
 async def _digest(response: ClientResponse, budget: _Budget) -> str:

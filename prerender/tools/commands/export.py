@@ -113,7 +113,7 @@ def _crawlers(settings: Settings) -> list[str]:
 def _summary(result: Exported, folder: str, configured: str) -> str:
     files = f"; nginx serves them with its {configured}"
     lines = [f"{terminal.counted(result.pages, 'page')} in {folder}{files if result.pages else ''}"]
-    for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
+    for word, failures in (("failed", result.failures), ("doubtful", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]
         if len(failures) > _SHOWN_FAILURES:
             lines.append(f"{word}: {len(failures) - _SHOWN_FAILURES} more (use --json for all)")

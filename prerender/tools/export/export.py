@@ -98,7 +98,9 @@ class Export:
         else:
             self.result.pages += 1
             if lacking := _lacking(snapshot):
-                failure = Failure(target.url, f"in doubt: {lacking[0]} did not come")
+                what = "failed" if snapshot.facts.failed_requests else "did not respond"
+                reason = f"exported, but {lacking[0]} {what}: the snapshot may be incomplete"
+                failure = Failure(target.url, reason)
                 self.result.doubtful.append(failure)
         self._on_page(failure)
         return ()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+import pytest
+
 from prerender.extensions.refresh_ahead.deploys import Deploys
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.snapshots.freshness import Freshness
@@ -23,7 +25,7 @@ class Deployed(Site):
         await self.cached.close()
 
 
-async def test_a_deploy_makes_what_it_replaced_stale() -> None:
+async def test_a_deploy_makes_what_it_replaced_stale(caplog: pytest.LogCaptureFixture) -> None:
     site = Deployed(freshness_of(100.0, stale=50.0))
     site.renders.asset_fingerprint = "v1"
     await site.get()
@@ -32,8 +34,12 @@ async def test_a_deploy_makes_what_it_replaced_stale() -> None:
     await site.cached.snapshot(other)
     site.renders.asset_fingerprint = "v2"
     site.clock.now += 60
-    await site.get()
-    await site.refreshed(3)
+    with caplog.at_level("INFO", "prerender.extensions.refresh_ahead.deploys"):
+        await site.get()
+        await site.refreshed(3)
+    (detected,) = [record.msg for record in caplog.records if "deploy_detected" in str(record.msg)]
+    assert isinstance(detected, dict)
+    assert (detected["url"], detected["asset_fingerprint"]) == (PAGE.url, "v1")
     assert (await site.get()).how == "hit"
     # It would have been fresh for 40 seconds more.
     site.clock.now += 1
