@@ -65,22 +65,36 @@ class Verdict:
 
 
 class Purges:
-    """All known purges with their numbers: increasing, Unix time in microseconds."""
+    """All known purges with their numbers: increasing, Unix time in microseconds.
 
-    def __init__(self, records: Mapping[Purge, int] | None = None) -> None:
+    ``generation``: at least the last of the numbers. It grows with each change of a store's purges,
+    also when an earlier one is restored.
+    """
+
+    def __init__(self, records: Mapping[Purge, int] | None = None, generation: int = 0) -> None:
         self.records = dict(records or {})
-        self.generation = max(self.records.values(), default=0)
+        self.generation = max(generation, *self.records.values(), 0)
         self._searched = [purge for purge in self.records if purge.kind in ("prefix", "pattern")]
 
     @classmethod
     def parse(cls, records: Iterable[tuple[bytes, int]], now: float) -> "Purges":
-        """Parse the purges of a store: dumps and numbers. Purges of other versions are skipped.
+        """Parse the ``dump`` of a store. Purges of other versions are skipped.
 
         ``now``: Unix seconds, by about the same clock as the numbers.
         """
         latest = now * 1_000_000 + _MOST_AHEAD
-        parsed = [(Purge.parse(data), number) for data, number in records if 0 < number <= latest]
-        return cls({purge: number for purge, number in parsed if purge is not None})
+        valid = [(data, number) for data, number in records if 0 < number <= latest]
+        parsed = [(Purge.parse(data), number) for data, number in valid]
+        return cls(
+            {purge: number for purge, number in parsed if purge is not None},
+            max((number for data, number in valid if not data), default=0),
+        )
+
+    def dump(self) -> list[tuple[bytes, int]]:
+        """The stored form: the dump and number of each, and the generation under an empty name."""
+        return [(b"", self.generation)] + [
+            (purge.dump(), number) for purge, number in self.records.items()
+        ]
 
     @property
     def everything(self) -> int:
@@ -100,7 +114,28 @@ class Purges:
         records = dict(self.records)
         for purge, number in others.records.items():
             records[purge] = max(number, records.get(purge, 0))
-        return Purges(records).merged()
+        return Purges(records, max(self.generation, others.generation)).merged()
+
+    def restored(self, lost: "Purges") -> "Purges":
+        """These of a store, and those that it has lost."""
+        if not lost.missing_in(self):
+            return self
+        return self.united(Purges(lost.records, self.generation + 1))
+
+    def missing_in(self, others: "Purges") -> "Purges":
+        """Those of these that others lack, also as part of a later purge of everything."""
+        return Purges(
+            {
+                purge: number
+                for purge, number in self.records.items()
+                if number > others._last(purge)
+            }
+        )
+
+    def _last(self, purge: Purge) -> int:
+        """The number of the last purge that is this one or has at least its effect."""
+        as_wide = (purge, Purge("all", soft=purge.soft), Purge("all"))
+        return max(self.records.get(wide, 0) for wide in as_wide)
 
     def merged(self) -> "Purges":
         """Equivalent or wider purges in at most MOST_RECORDS records."""
@@ -112,7 +147,7 @@ class Purges:
         for purge in old:
             everything = Purge("all", soft=purge.soft)
             records[everything] = max(records.get(everything, 0), self.records[purge])
-        return Purges(records)
+        return Purges(records, self.generation)
 
     def verdict(
         self, path: str, tags: Iterable[str], asset_fingerprint: str, generation: int

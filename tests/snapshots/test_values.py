@@ -389,6 +389,20 @@ def test_numbers_grow_although_the_clock_stands() -> None:
     assert generations == sorted(set(generations))
 
 
+def test_what_a_list_of_purges_lacks() -> None:
+    soft, hard = (Purges({Purge("all", soft=soft): 5}) for soft in (True, False))
+    for number, purge, others, lacks in (
+        (5, Purge("url", "/a"), Purges({Purge("url", "/a"): 5}), False),
+        (5, Purge("url", "/a"), Purges({Purge("url", "/a"): 4, Purge("url", "/b"): 6}), True),
+        (5, Purge("url", "/a"), hard, False),
+        (6, Purge("url", "/a"), hard, True),
+        (5, Purge("url", "/a"), soft, True),
+        (5, Purge("url", "/a", soft=True), soft, False),
+        (5, Purge("url", "/a", soft=True), hard, False),
+    ):
+        assert len(Purges({purge: number}).missing_in(others)) == lacks
+
+
 def test_many_purges_become_one_of_everything() -> None:
     purges = Purges()
     for number in range(MOST_RECORDS + 1):

@@ -132,7 +132,7 @@ class ObjectCache(BackingCache):
     @timed
     async def restore(self, purges: Purges) -> Purges:
         """Remember purges that were lost, each with its number; all that are remembered."""
-        return await self._change(purges.united)
+        return await self._change(lambda known: known.restored(purges))
 
     @timed
     async def purges(self, generation: int) -> Purges | None:

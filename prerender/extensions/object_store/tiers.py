@@ -256,12 +256,11 @@ class TieredCache(BackingCache):
     async def _complete(self, cold: Purges) -> Purges:
         """The purges of both. A store that lacks some gets them."""
         hot = self._checked(await self._hot.ask("purges", lambda: self._redis.purges(-1)))
-        together = hot.united(cold)
-        if hot.generation < together.generation:
-            await self._hot.ask("purge", lambda: self._redis.restore(together))
-        if cold.generation < together.generation:
-            await self._cold.ask("purge", lambda: self._objects.restore(together))
-        return together
+        if cold.missing_in(hot):
+            await self._hot.ask("purge", lambda: self._redis.restore(cold))
+        if hot.missing_in(cold):
+            await self._cold.ask("purge", lambda: self._objects.restore(hot))
+        return hot.united(cold)
 
     async def acquire(self, key: str) -> int | None:
         """A fence for the lease of a key; None if another replica holds it."""

@@ -37,7 +37,7 @@ class NamedCache(BackingCache):
 
     async def restore(self, purges: Purges) -> Purges:
         """Remember purges that were lost, each with its number; all that are remembered."""
-        together = (await self._purges()).united(purges)
+        together = (await self._purges()).restored(purges)
         await self.set(_PURGES, together, _LONGEST_SECONDS, dumps_fn=dump_purges)
         return together
 
@@ -80,7 +80,7 @@ def _class(path: str) -> type[Any]:
 
 def dump_purges(purges: Purges) -> bytes:
     """Purges with their numbers, as one value."""
-    return b"\n".join(b"%d %s" % (number, purge.dump()) for purge, number in purges.records.items())
+    return b"\n".join(b"%d %s" % (number, dump) for dump, number in purges.dump())
 
 
 def parse_purges(data: Any) -> Purges:

@@ -87,7 +87,7 @@ class BackingCache(Commands):
         raise NotImplementedError
 
     async def restore(self, purges: Purges) -> Purges:
-        """Add purges that a shared store has lost, with their numbers. Returns all purges."""
+        """Add purges that the store lacks, with their numbers. Returns all purges."""
         raise NotImplementedError
 
     async def purges(self, generation: int) -> Purges | None:

@@ -11,7 +11,7 @@ Values are cast when they are read: in a damaged file a column may contain any t
 import json
 import sqlite3
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -162,12 +162,11 @@ class Database:
 
     def purge(self, namespace: str, purge: Purge) -> Purges:
         """Add a purge. Returns all purges of the namespace."""
-        with self._transaction() as connection:
-            purges = _purges(connection, namespace).with_(purge, time.time())
-            connection.execute("DELETE FROM purges WHERE namespace = ?", (namespace,))
-            rows = [(namespace, known.dump(), number) for known, number in purges.records.items()]
-            connection.executemany("INSERT INTO purges VALUES (?, ?, ?)", rows)
-        return purges
+        return self._change(namespace, lambda purges: purges.with_(purge, time.time()))
+
+    def restore(self, namespace: str, purges: Purges) -> Purges:
+        """Add purges with their numbers. Returns all purges of the namespace."""
+        return self._change(namespace, lambda known: known.restored(purges))
 
     def purges(self, namespace: str) -> Purges:
         """All purges of a namespace."""
@@ -222,6 +221,14 @@ class Database:
         if self._reader is None:
             self._reader = self._connect()
         return self._reader
+
+    def _change(self, namespace: str, change: Callable[[Purges], Purges]) -> Purges:
+        with self._transaction() as connection:
+            purges = change(_purges(connection, namespace))
+            connection.execute("DELETE FROM purges WHERE namespace = ?", (namespace,))
+            rows = [(namespace, dump, number) for dump, number in purges.dump()]
+            connection.executemany("INSERT INTO purges VALUES (?, ?, ?)", rows)
+        return purges
 
     def _note_use(self, connection: sqlite3.Connection) -> None:
         touched, self._touched = self._touched, {}

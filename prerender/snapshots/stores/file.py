@@ -117,6 +117,11 @@ class FileCache(BackingCache):
         return await self._run(self._writing, self.database.purge, self.namespace, purge)
 
     @timed
+    async def restore(self, purges: Purges) -> Purges:
+        """Add purges that were made while the file was unavailable. Returns all purges."""
+        return await self._run(self._writing, self.database.restore, self.namespace, purges)
+
+    @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
         purges = await self._run(self._reading, self.database.purges, self.namespace)

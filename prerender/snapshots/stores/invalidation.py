@@ -17,6 +17,7 @@ class Invalidation:
         self._store = store
         self._clock = clock
         self._read_again = inf if store is None else -inf
+        self._restored = True  # whether the store has all these purges, as far as is known
         self.purges = Purges()
         self._when_all: Callable[[], object] = lambda: None
 
@@ -44,20 +45,30 @@ class Invalidation:
         store, now = self._store, self._clock()
         if store is None or now < self._read_again:
             return
-        cache = store.cache
-        before, self._read_again = self._read_again, now + TRUST_SECONDS if cache.shared else inf
-        stored = await store.ask("purges", lambda: cache.purges(self.generation))
+        cache, known = store.cache, self.generation if self._restored else -1
+        before, self._read_again = self._read_again, now + TRUST_SECONDS
+        stored = await store.ask("purges", lambda: cache.purges(known))
         if isinstance(stored, Purges):
-            self._learn(await self._completed(stored, store) if cache.shared else stored)
-        elif isinstance(stored, Failed) and not cache.shared:
+            await self._unite(stored, store)
+        if cache.shared:
+            return
+        if isinstance(stored, Failed):
             self._read_again = before
+        elif self._restored:
+            self._read_again = inf
 
-    async def _completed(self, stored: Purges, store: Guarded) -> Purges:
-        """The purges of a store, including those that it has lost, as in a failover."""
-        if stored.generation >= self.generation:
-            return stored
-        restored = await store.ask("purge", lambda: store.cache.restore(self.purges))
-        return self.purges.united(stored) if isinstance(restored, Failed) else restored
+    async def _unite(self, stored: Purges, store: Guarded) -> None:
+        """Learn the purges of a store. It gets those that it lacks: a failover may lose some, and some
+        were made while it was unavailable."""
+        lost = self.purges.missing_in(stored)
+        self._restored = True
+        if lost:
+            restored = await store.ask("purge", lambda: store.cache.restore(lost))
+            if isinstance(restored, Failed):
+                self._restored = False
+            else:
+                stored = restored
+        self._learn(self.purges.united(stored))
 
     async def purge(self, purge: Purge) -> bool:
         """Add a purge. Returns False if other replicas could not be informed."""
@@ -66,8 +77,9 @@ class Invalidation:
             cache = store.cache
             stored = await store.ask("purge", lambda: cache.purge(purge))
             if not isinstance(stored, Failed):
-                self._learn(stored)
+                await self._unite(stored, store)
                 return True
+            self._restored, self._read_again = False, -inf
         # In this process; other replicas are informed when the store is available again.
         self._learn(self.purges.with_(purge, self._clock()))
         return store is None

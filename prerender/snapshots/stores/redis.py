@@ -13,7 +13,7 @@ The two keys of lists, ``lines`` and ``until:{...lines}``, share a hash slot by 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
@@ -125,22 +125,18 @@ class RedisCache(BackingCache):
         return purges
 
     async def _merge(self, key: str, purges: Purges) -> None:
-        merged = purges.merged()
-        new: dict[Any, Any] = {
-            purge.dump(): n for purge, n in merged.records.items() if purge.kind == "all"
-        }
-        gone = [purge.dump() for purge in purges.records if purge not in merged.records]
+        merged = purges.merged().records
+        new = {purge: number for purge, number in merged.items() if purge.kind == "all"}
+        gone = {purge: number for purge, number in purges.records.items() if purge not in merged}
         # In this order a purge is always present, by itself or in the combined one.
-        await self._result(self._redis.hset(key, mapping=new))
-        await self._result(self._redis.hdel(key, *gone))
+        await self._call(redis_scripts.RESTORE, [key], *_fields_of(new))
+        await self._call(redis_scripts.FORGET, [key], *_fields_of(gone))
 
     @timed
     async def restore(self, purges: Purges) -> Purges:
         """Add purges that Redis has lost, for all replicas. Returns all purges."""
-        pairs = [part for purge, n in purges.records.items() for part in (purge.dump(), n)]
-        return _purges_of(
-            await self._call(redis_scripts.RESTORE, [f"{self.namespace}purges"], *pairs)
-        )
+        key, fields = f"{self.namespace}purges", _fields_of(purges.records)
+        return _purges_of(await self._call(redis_scripts.RESTORE, [key], *fields))
 
     @timed
     async def purges(self, generation: int) -> Purges | None:
@@ -240,8 +236,13 @@ class RedisCache(BackingCache):
             raise StoreGone(str(error) or type(error).__name__) from error
 
 
+def _fields_of(records: Mapping[Purge, int]) -> list[bytes | int]:
+    """The alternating names and values of purges in the hash."""
+    return [part for purge, number in records.items() for part in (purge.dump(), number)]
+
+
 def _purges_of(fields: list[bytes]) -> Purges:
     """The purges of the alternating names and values of the hash."""
     pairs = zip(fields[::2], fields[1::2], strict=True)
-    records = ((name, int(number)) for name, number in pairs if name and number.isdigit())
+    records = ((name, int(number)) for name, number in pairs if number.isdigit())
     return Purges.parse(records, time.time())

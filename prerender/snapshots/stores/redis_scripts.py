@@ -78,16 +78,29 @@ end
 redis.call('HSET', KEYS[1], '', now, ARGV[1], now)
 return redis.call('HGETALL', KEYS[1])
 """
-# Purges with their numbers. The name of the last number is '', as in PURGE.
+# Purges with their numbers. The name of the last number is '', as in PURGE. It grows in any case:
+# replicas read the purges only if it has changed.
 RESTORE: Final = """
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+local before = tonumber(redis.call('HGET', KEYS[1], '') or '0') or 0
+local last = before
 for i = 1, #ARGV, 2 do
-    for _, name in ipairs({'', ARGV[i]}) do
-        local known = tonumber(redis.call('HGET', KEYS[1], name) or '0') or 0
-        if known < tonumber(ARGV[i + 1]) then redis.call('HSET', KEYS[1], name, ARGV[i + 1]) end
+    local number = tonumber(ARGV[i + 1])
+    if (tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0') or 0) < number then
+        redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+        last = math.max(last, number, before + 1)
     end
 end
+if last > before then redis.call('HSET', KEYS[1], '', string.format('%.0f', last)) end
 return redis.call('HGETALL', KEYS[1])
+"""
+# Merged purges, unless they were purged again since they were read.
+FORGET: Final = """
+for i = 1, #ARGV, 2 do
+    if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+        redis.call('HDEL', KEYS[1], ARGV[i])
+    end
+end
 """
 PURGES: Final = """
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {} end

@@ -264,6 +264,21 @@ async def test_a_purge_holds_although_redis_has_older_data(site: Site) -> None:
         assert (await other.get("/b")).how == "miss"
 
 
+@pytest.mark.parametrize("missed_by", ["redis", "bucket"])
+async def test_a_later_purge_hides_none_that_one_of_them_missed(site: Site, missed_by: str) -> None:
+    first, later = Purge("url", "/a"), Purge("url", "/b")
+    here, there = (site.cold, site.hot) if missed_by == "redis" else (site.hot, site.cold)
+    await here.purge(first)
+    await there.purge(later)
+    read = await site.replica().purges(-1)
+    assert read is not None
+    assert read.records.keys() == {first, later}
+    for cache in (here, there):
+        purges = await cache.purges(-1)
+        assert purges is not None
+        assert purges.records == read.records
+
+
 async def test_the_bucket_is_away_while_they_are_compared(site: Site) -> None:
     running = await site.opened(timeout=0.5)
     old = await made(running, "old")

@@ -177,6 +177,38 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
         assert (await cached.snapshot(page)).how == "miss"
 
 
+@pytest.mark.parametrize("away", ["at the start", "later"])
+async def test_a_purge_is_written_when_the_file_is_back(tmp_path: Path, away: str) -> None:
+    disk = tmp_path / "disk"
+    purge = Purge("url", "/a")
+    file = FileCache(disk / "cache", "a:", 10**8)
+    file.timeout = 20.0
+    store = Store(BoundedMemoryCache(10**6), file)
+    if away == "at the start":
+        assert not await store.purges.purge(purge)
+        disk.mkdir()
+    else:
+        disk.mkdir()
+        await store.get("k")
+        with closing(sqlite3.connect(disk / "cache" / FILE_NAME)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert not await store.purges.purge(purge)
+    async with asyncio.timeout(20):
+        while purge not in (await opened_purges(disk / "cache")):
+            await store.get("k")
+            await asyncio.sleep(0.02)
+    assert purge in store.purges.purges.records
+    assert store.purges.known(time.time())
+    await store.close()
+
+
+async def opened_purges(folder: Path) -> set[Purge]:
+    """The purges that another process reads in a file."""
+    async with opened(folder) as file:
+        purges = await file.purges(-1)
+        return set(purges.records) if purges else set()
+
+
 async def test_purges_are_bounded(tmp_path: Path) -> None:
     async with opened(tmp_path) as file:
         for number in range(3):

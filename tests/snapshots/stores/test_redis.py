@@ -13,7 +13,7 @@ from aiocache.serializers import NullSerializer
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry, encode
-from prerender.snapshots.purges import MOST_RECORDS, Purge
+from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import TRUST_SECONDS
@@ -383,6 +383,51 @@ async def test_a_purge_that_nobody_hears_says_so(server: RedisServer) -> None:
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("how", ["redis was away", "a failover lost it"])
+async def test_a_later_purge_of_another_replica_hides_none(server: RedisServer, how: str) -> None:
+    first, later = Purge("url", "/a"), Purge("url", "/b")
+    async with (
+        replica(server.url, 10**6, timeout=TIMEOUT) as one,
+        replica(server.url, 10**6) as other,
+    ):
+        await one.get("/a")
+        if how == "redis was away":
+            await server.kill()
+            assert not await one.store.purges.purge(first)
+            await server.start()
+        else:
+            assert await one.store.purges.purge(first)
+            await server.client.delete(f"{NAMESPACE}purges")
+        assert await other.store.purges.purge(later)
+        async with asyncio.timeout(SECONDS):
+            while await server.client.hlen(f"{NAMESPACE}purges") < 3:
+                await one.get("/c")
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(SECONDS):
+            while first not in other.store.purges.purges.records:
+                await other.get("/c")
+                await asyncio.sleep(0.01)
+        assert one.store.purges.purges.records == other.store.purges.purges.records
+        assert (await one.get("/a")).how == "miss"
+
+
+async def test_merging_undoes_no_later_purge(server: RedisServer) -> None:
+    key = f"{NAMESPACE}purges"
+    async with connected(server.url) as cache:
+        records = {Purge("url", f"/{n}").dump(): n + 1 for n in range(MOST_RECORDS + 1)}
+        await server.client.hset(key, mapping=records)
+        read = await cache.purges(0)
+        assert read is not None
+        # Before they are merged, another replica purges again.
+        later = {Purge("all"): MOST_RECORDS + 2, Purge("url", "/0"): MOST_RECORDS + 3}
+        await cache.restore(Purges(later))
+        await cache._merge(key, read)
+        merged = await cache.purges(0)
+        assert merged is not None
+        assert len(merged) <= MOST_RECORDS
+        assert later.items() <= merged.records.items()
+
+
 async def test_purges_are_bounded(server: RedisServer) -> None:
     async with connected(server.url) as cache:
         records = {Purge("url", f"/{n}\udcff").dump(): n + 1 for n in range(MOST_RECORDS)}
@@ -392,7 +437,7 @@ async def test_purges_are_bounded(server: RedisServer) -> None:
         found = await cache.purges(0)
         assert found is not None
         assert len(found) <= MOST_RECORDS
-        assert found.generation == first.generation
+        assert found.generation > first.generation
         assert found.verdict("/0\udcff", (), "", 0) is not None
         assert await cache.purges(found.generation) is None
 
