@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._reader: asyncio.Future[None] | None = None
         self._read_deadline = inf
-        self._expected_by = inf
+        self._head_deadline: float | None = None  # None: no head is awaited
         self._failure: BaseException | None = None
         self._writing_paused = False
         self._writer: asyncio.Future[None] | None = None
@@ -104,8 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     async def receive(self, deadline: float) -> bool:
         """Wait for more bytes in ``buffer``. Returns False at the end of the input.
 
-        Raises TimeoutError at ``deadline``, in loop time. With ``inf``, ``expect_by`` can set a
-        deadline later.
+        Raises TimeoutError at ``deadline``, in loop time.
         """
         if self._failure is not None:
             raise self._failure
@@ -115,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self.transport.resume_reading()
         self._reader = self._loop.create_future()
-        self._read_deadline = min(deadline, self._expected_by)
+        self._read_deadline = deadline
         try:
             await self._reader
         finally:
@@ -126,20 +125,24 @@ class Connection(asyncio.BufferedProtocol):
     async def receive_head(self, deadline: float) -> bytes | None:
         """The head of a message without the empty line after it; None if the input ends before it.
 
-        Raises BadMessage if it is too long, CutShort and TimeoutError.
+        Raises BadMessage if it is too long, CutShort, and TimeoutError at ``deadline`` (loop time) or
+        at that of ``expect_by``.
         """
         searched = 0
-        while (end := self.buffer.find(b"\r\n\r\n", searched)) < 0:
-            if len(self.buffer) > MAX_HEAD_BYTES:
-                raise BadMessage("the head is too long", 431)
-            searched = max(0, len(self.buffer) - 3)
-            if not await self.receive(deadline):
-                if self.buffer:
-                    raise CutShort("the head is incomplete")
-                return None
+        self._head_deadline = deadline
+        try:
+            while (end := self.buffer.find(b"\r\n\r\n", searched)) < 0:
+                if len(self.buffer) > MAX_HEAD_BYTES:
+                    raise BadMessage("the head is too long", 431)
+                searched = max(0, len(self.buffer) - 3)
+                if not await self.receive(self._head_deadline):
+                    if self.buffer:
+                        raise CutShort("the head is incomplete")
+                    return None
+        finally:
+            self._head_deadline = None
         if end > MAX_HEAD_BYTES:
             raise BadMessage("the head is too long", 431)
-        self._expected_by = inf
         head = bytes(self.buffer[:end])
         del self.buffer[: end + 4]
         return head
@@ -165,8 +168,9 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def expect_by(self, deadline: float) -> None:
-        """Set a deadline for the next head, also for the current read."""
-        self._read_deadline = self._expected_by = deadline
+        """Change the deadline of the head that is awaited, if any: it may have arrived already."""
+        if self._head_deadline is not None:
+            self._read_deadline = self._head_deadline = deadline
 
     def wake_reader(self) -> None:
         """End the current read."""

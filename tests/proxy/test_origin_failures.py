@@ -195,6 +195,37 @@ async def test_an_upload_may_take_longer_than_an_answer(start_proxy: StartProxy)
             assert (await client.answer()).endswith(b"ok")
 
 
+async def test_a_response_may_begin_before_the_upload_ends(
+    start_forwarding: StartForwarding,
+) -> None:
+    """The time limit of its head ends neither its body, nor the next response on the connection."""
+    timeout = 2.0
+
+    async def script(site: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n")
+        await reader.readexactly(1)
+        for _ in range(13):
+            await asyncio.sleep(timeout / 10)
+            writer.write(b"x")
+        site.requests.append(await raw.receive(reader))
+        await asyncio.sleep(timeout / 4)
+        writer.write(raw.OK)
+
+    async with raw.origin(script) as origin:
+        port = await start_forwarding(origin.url, origin_timeout=timeout)
+        async with raw.client(port) as client:
+            await client.send(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            await client.send(b"y")
+            assert await client.reader.readexactly(13) == b"x" * 13
+        async with raw.client(port) as client:
+            await client.send(GET)
+            assert (await client.answer()).endswith(b"ok")
+        assert origin.connections == len(origin.requests) == 1
+
+
 async def test_nobody_listens(start_forwarding: StartForwarding) -> None:
     port = await start_forwarding("http://127.0.0.1:9")
     async with raw.client(port) as client:
