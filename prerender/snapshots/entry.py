@@ -187,23 +187,25 @@ def decode(data: bytes) -> Entry:
     )
 
 
-def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
+def not_ahead_of(entry: Entry, now: float, skew_seconds: float, last_purge: int) -> Entry:
     """Limit the times and numbers of an entry to ``now`` plus the skew.
 
     If a clock is wrong, an entry from the future would never expire, never be renewed, or be newer
-    than all purges.
+    than all purges. It is not up to ``last_purge``, a number by the clock of the store.
     """
     latest = now + skew_seconds
+    newest = max(int(latest * 1_000_000), last_purge)
     if entry.rendered > latest:
         entry = replace(entry, renewals=None)
-    if max(entry.stored, entry.retry - skew_seconds, entry.generation / 1_000_000) <= latest:
+    is_past = max(entry.stored, entry.retry - skew_seconds) <= latest
+    if is_past and entry.generation <= newest:
         return entry
     return replace(
         entry,
         stored=min(entry.stored, now),
         expires=now if entry.stored > latest else entry.expires,
         retry=min(entry.retry, latest),
-        generation=entry.generation if entry.generation / 1_000_000 <= latest else 0,
+        generation=entry.generation if entry.generation <= newest else 0,
     )
 
 

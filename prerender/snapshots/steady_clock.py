@@ -1,10 +1,38 @@
-"""A monotonic clock in Unix time, for ages that are independent of clock changes."""
+"""A monotonic clock in Unix time, for ages and timers that small clock changes do not affect."""
 
 import time
+from collections.abc import Callable
 
-_OFFSET_SECONDS = time.time() - time.monotonic()
+_MOST_APART_SECONDS = 30.0
 
 
-def now() -> float:
-    """Unix seconds at the start of the process, plus the monotonic time since then."""
-    return _OFFSET_SECONDS + time.monotonic()
+class SteadyClock:
+    """Unix seconds by ``wall`` at the start of the process, plus the ``monotonic`` time since then.
+
+    Other replicas and the store use the wall clock, so a large difference is corrected: the process
+    may have started before NTP set the wall clock, and a suspended machine stops the monotonic one. It
+    never goes back, and short timers stay short: if it is ahead, it runs at half speed for a while.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._last = monotonic()
+        self._offset = wall() - self._last
+
+    def __call__(self) -> float:
+        """The time in Unix seconds."""
+        last, self._last = self._last, self._monotonic()
+        ahead = self._offset + self._last - self._wall()
+        if ahead > _MOST_APART_SECONDS:
+            self._offset -= (self._last - last) / 2
+        elif ahead < -_MOST_APART_SECONDS:
+            self._offset -= ahead
+        return self._offset + self._last
+
+
+now = SteadyClock()

@@ -297,7 +297,7 @@ class Store:
         if entry is None:
             self._forget(key)
             return None
-        entry = not_ahead_of(entry, self._clock(), _CLOCK_SKEW_SECONDS)
+        entry = not_ahead_of(entry, self._clock(), _CLOCK_SKEW_SECONDS, self.purges.generation)
         self._remember(entry, None)
         return entry
 

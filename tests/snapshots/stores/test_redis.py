@@ -24,7 +24,7 @@ from tests.support import certificates
 from tests.support.processes import Stopwatch
 from tests.support.raw import SECONDS, Origin, Reader, Writer, origin
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Renders, Replica, freshness_of, target, until
+from tests.support.renders import Clock, Renders, Replica, freshness_of, target, until
 
 TIMEOUT = 0.5
 NAMESPACE = "prerender:www.example.com:1:"
@@ -440,6 +440,15 @@ async def test_purges_are_bounded(server: RedisServer) -> None:
         assert found.generation > first.generation
         assert found.verdict("/0\udcff", (), "", 0) is not None
         assert await cache.purges(found.generation) is None
+
+
+async def test_a_replica_whose_clock_is_behind_deletes_no_snapshot(server: RedisServer) -> None:
+    async with replica(server.url) as one, connected(server.url) as cache:
+        behind = Store(BoundedMemoryCache(0), cache, Clock(time.time() - 600))
+        assert await one.store.purges.purge(Purge("all"))
+        assert (await one.get("/a")).how == "miss"
+        assert await behind.get(target("/a").key) is not None
+        assert await cache.exists(target("/a").key)
 
 
 async def test_many_first_requests_over_three_replicas(server: RedisServer) -> None:
