@@ -18,10 +18,10 @@ from prerender.errors import NotRenderable, OriginError, OriginTimeout, Snapshot
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
+from prerender.http.fields import is_html
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 
-HTML_TYPES = ("text/html", "application/xhtml+xml")
 # An application may render its own page for a missing file, for which object stores also say 403.
 # Other errors are not pages.
 PAGE_STATUSES = (200, 403, 404, 410)
@@ -162,7 +162,7 @@ def _not_a_page(response: ClientResponse) -> str:
     if status not in PAGE_STATUSES:
         return f"status {status}"
     media_type = _media_type(response)
-    if media_type and media_type not in HTML_TYPES:
+    if media_type and not is_html(media_type):
         return f"media type {media_type}"
     if response.headers.get("Content-Disposition", "").lower().startswith("attachment"):
         return "a download"

@@ -67,6 +67,11 @@ _LONGEST_REMEMBERED = 256
 _remembered = lru_cache(maxsize=256)(_members)
 
 
+def is_html(content_type: str) -> bool:
+    """Whether a Content-Type is that of a page."""
+    return content_type.partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
+
+
 def charset_of(content_type: str) -> str | None:
     """The charset that a Content-Type names."""
     for parameter in content_type.split(";")[1:]:

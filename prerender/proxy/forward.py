@@ -18,9 +18,8 @@ from prerender.errors import (
     OriginError,
     OriginTimeout,
 )
-from prerender.gateway.document import HTML_TYPES
 from prerender.http.body import Chunked, Decoder, Sized, UntilClose, chunk, last_chunk
-from prerender.http.fields import Fields, members
+from prerender.http.fields import Fields, is_html, members
 from prerender.http.forwarding_headers import Forwarding
 from prerender.http.message_head import Request, ResponseHead, parse_response
 from prerender.http.trace_context import TraceContext
@@ -243,8 +242,7 @@ class OriginResponse:
     def is_page(self) -> bool:
         """Whether it is an HTML page (2xx)."""
         head = self._head
-        media_type = head.fields.get("content-type", "").partition(";")[0].strip().lower()
-        return 200 <= head.status < 300 and media_type in HTML_TYPES
+        return 200 <= head.status < 300 and is_html(head.fields.get("content-type"))
 
     async def close(self) -> None:
         """Give it up."""
@@ -293,7 +291,7 @@ class OriginResponse:
                 own = b"Transfer-Encoding: chunked\r\n"
         if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
-        if head.fields.get("content-type").startswith("text/html"):
+        if is_html(head.fields.get("content-type")):
             own += self._forwarder.page_lines(self._request, head)
         # Send body bytes that came with the head together with it.
         try:

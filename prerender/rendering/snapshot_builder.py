@@ -16,9 +16,10 @@ from yarl import URL
 from prerender.browser.page_results import Rendered
 from prerender.config.settings import SnapshotSettings
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
-from prerender.gateway.document import HTML_TYPES, PAGE_STATUSES, Document
+from prerender.gateway.document import PAGE_STATUSES, Document
 from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
+from prerender.http.fields import is_html
 from prerender.rendering.internal_host import replacing
 from prerender.rendering.meta_tags import status_and_headers
 from prerender.rendering.moved import has_moved, with_canonical
@@ -127,7 +128,7 @@ class SnapshotBuilder:
             raise RenderError("the browser did not load the document", about=target.url)
         if rendered.status not in PAGE_STATUSES:
             raise RenderError(f"shows a document with status {rendered.status}", about=target.url)
-        if rendered.content_type not in HTML_TYPES:
+        if not is_html(rendered.content_type):
             raise RenderError(f"shows a document of type {rendered.content_type}", about=target.url)
         if visit.requests.lost_document(rendered.url):
             raise RenderError("the document is truncated", about=target.url)

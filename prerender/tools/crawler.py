@@ -31,7 +31,7 @@ from prerender.cli.common import NO_HEADERS, SiteHeaders
 from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
-from prerender.http.fields import charset_of
+from prerender.http.fields import charset_of, is_html
 from prerender.http.forwarding_headers import authority
 from prerender.urls.addresses import after_host, url_of
 
@@ -67,7 +67,7 @@ class Fetched:
     @property
     def is_html(self) -> bool:
         """Whether there is a page to be read."""
-        return is_html(self.headers)
+        return is_html(self.headers.get("Content-Type", ""))
 
     @property
     def cache_status(self) -> Mapping[str, str] | None:
@@ -93,11 +93,6 @@ class Fetched:
 def media_type(fields: CIMultiDictProxy[str]) -> str:
     """The Content-Type without parameters, in lower case."""
     return fields.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
-def is_html(fields: CIMultiDictProxy[str]) -> bool:
-    """Whether the Content-Type is that of a page."""
-    return media_type(fields) in ("text/html", "application/xhtml+xml")
 
 
 class Streamed(NamedTuple):

@@ -11,9 +11,10 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import Progress
 from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError
+from prerender.http.fields import is_html
 from prerender.sitemaps import reading
 from prerender.sitemaps.parsing import Listed, is_sitemap
-from prerender.tools.crawler import CrawlerClient, Streamed, is_html
+from prerender.tools.crawler import CrawlerClient, Streamed
 from prerender.urls.addresses import page_of, site_of, url_of
 
 # Of a response, to tell a sitemap from a page.
@@ -128,7 +129,7 @@ class Sources:
             return True
         try:
             async with self._open_url(url) as response:
-                if not is_html(response.headers):
+                if not is_html(response.headers.get("Content-Type", "")):
                     return False
                 head = b""
                 async for part in response.body:

@@ -16,10 +16,9 @@ from yarl import URL
 from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import OriginError
 from prerender.extensions.markdown.snapshots import MARKDOWN
-from prerender.gateway.document import HTML_TYPES
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.http.fields import members
+from prerender.http.fields import is_html, members
 from prerender.http.message_head import Request, ResponseHead
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
@@ -52,7 +51,7 @@ class OriginFiles:
         forwarding_headers.mark(headers, self._public)
         try:
             async with self._upstream.request("GET", target, headers) as response:
-                exists = response.status == 200 and response.content_type not in HTML_TYPES
+                exists = response.status == 200 and not is_html(response.content_type)
         except (OriginError, ClientError, OSError):
             return False
         if len(target) <= _LONGEST:
@@ -106,7 +105,7 @@ class MarkdownDiscovery:
         if (
             response.status != 200
             or request.method not in ("GET", "HEAD")
-            or not response.fields.get("content-type").startswith("text/html")
+            or not is_html(response.fields.get("content-type"))
             or len(target) > _LONGEST
             or not members(response.fields.get("cache-control")).isdisjoint(("private", "no-store"))
             or not may_be_page(target)

@@ -157,6 +157,29 @@ async def test_forwarded_pages_name_their_markdown(
     assert not _links(await proxy.request("POST", "/"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_page"),
+    [
+        ("Text/HTML; charset=utf-8", True),
+        ("application/xhtml+xml", True),
+        ("text/html-template", False),
+        ("", False),
+    ],
+)
+async def test_pages_by_their_content_type(
+    start_proxy: StartProxy, kind: str, is_page: bool
+) -> None:
+    """What is rendered for crawlers says so to caches in front, and names its Markdown."""
+    field = f"Content-Type: {kind}\r\n".encode() if kind else b""
+    answering = b"HTTP/1.1 200 OK\r\n%bContent-Length: 2\r\n\r\nok" % field
+    settings = ON | {"browser": {"path": "/nonexistent"}, "triggers": {"ai_search": "render"}}
+    async with raw.origin(raw.answering(answering)) as origin:
+        proxy = await start_proxy(origin.url, settings)
+        answer = await proxy.get("/list")
+    assert _links(answer) == [_alternate("/list.md")] * is_page
+    assert answer.headers.getall("Vary", []) == ["User-Agent"] * is_page
+
+
 async def test_off_by_default(start_origin: StartOrigin, start_forwarding: StartForwarding) -> None:
     origin = await _site(start_origin)
     port = await start_forwarding(origin.url)
