@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from prerender.config.crawler_classes import CrawlerClass
 from prerender.config.types import Action
@@ -22,6 +23,13 @@ _NO_PAGE = re.compile(
     )$""",
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+
+# The actions whose response is another one than that of visitors, by kind of URL.
+_SELECTING: dict[str, tuple[Action, ...]] = {
+    "page": ("render", "markdown", "refuse"),
+    "ugly": ("markdown", "refuse"),
+    "markdown": ("refuse",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +84,13 @@ class Triggers:
         """The class of crawlers of a User-Agent; None for visitors."""
         return self.user_agents.class_of(user_agent)
 
-    def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
-        """The request headers that select the response at an ordinary or ``ugly`` URL."""
-        selected = [
-            known
-            for known, action in self._actions.items()
-            if (action == "markdown" if ugly else action != "forward")
-        ]
+    def vary(self, at: Literal["page", "ugly", "markdown"] = "page") -> tuple[str, ...]:
+        """The request headers that select the response at an ordinary, ugly or Markdown URL."""
+        selecting = _SELECTING[at]
+        selected = [known for known, action in self._actions.items() if action in selecting]
         names = ["Signature-Agent" if known == "signed" else "User-Agent" for known in selected]
-        return (*sorted(set(names), reverse=True), *("Accept",) * self.accept_markdown)
+        by_accept = self.accept_markdown and at != "markdown"
+        return (*sorted(set(names), reverse=True), *("Accept",) * by_accept)
 
     @property
     def need_signatures(self) -> bool:

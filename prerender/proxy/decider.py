@@ -106,7 +106,12 @@ class Decider:
         self.has_checks = self._checks_renders or clientele.agents is not None
         self._discovery: Discovery | None = None
         variants = pages.vary.fields if pages.vary else ()
-        self.vary = SnapshotVary(triggers, variants, middleware=drop_in is not None)
+        self.vary = SnapshotVary(
+            triggers,
+            variants,
+            middleware=drop_in is not None,
+            opt_out=clientele.opt_out is not None,
+        )
 
     def discover(self, discovery: Discovery) -> None:
         """Decide about Markdown URLs, too."""

@@ -10,13 +10,16 @@ class SnapshotVary:
     """The request headers that select a snapshot. ``variants``: those that a page is rendered by.
 
     ``middleware``: one may send requests, and passes the response to crawlers at a URL where visitors
-    get the original page.
+    get the original page. ``opt_out``: robots.txt may disallow ugly URLs for some crawlers.
     """
 
-    def __init__(self, triggers: Triggers, variants: Iterable[str], *, middleware: bool) -> None:
+    def __init__(
+        self, triggers: Triggers, variants: Iterable[str], *, middleware: bool, opt_out: bool
+    ) -> None:
         by_middleware = ("User-Agent",) if middleware else ()
-        self._ugly = vary_line((*triggers.vary(ugly=True), *variants))
-        self._markdown_url = vary_line(variants)
+        by_robots = ("User-Agent",) if opt_out else ()
+        self._ugly = vary_line((*by_robots, *triggers.vary("ugly"), *variants))
+        self._markdown_url = vary_line((*triggers.vary("markdown"), *variants))
         self._by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
 
     def line(self, decision: Render) -> bytes:

@@ -3,8 +3,10 @@
 import pytest
 
 from prerender.config.crawler_classes import CLASSES, CrawlerClass
+from prerender.config.types import Action
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.proxy.decision import LONGEST_PAGE, Forward, Reason, Refuse, Render, decide
+from prerender.proxy.vary import SnapshotVary
 from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
@@ -115,6 +117,31 @@ def test_reason_of_forwarded_classes(triggers: Triggers, crawler: CrawlerClass) 
 @pytest.mark.parametrize(("method", "target"), [("GET", "/p"), ("POST", "/p"), ("GET", UGLY)])
 def test_refused_classes(method: str, target: str) -> None:
     assert decide(method, target, triggers=BY_CLASS, crawler="ai_training") == Refuse()
+
+
+@pytest.mark.parametrize(
+    ("actions", "page", "ugly", "markdown"),
+    [
+        ({"search": "forward"}, "", "", ""),
+        ({"search": "render"}, "User-Agent", "", ""),
+        ({"ai_user": "markdown"}, "User-Agent", "User-Agent", ""),
+        ({"ai_training": "refuse"}, "User-Agent", "User-Agent", "User-Agent"),
+        ({"signed": "refuse"}, "Signature-Agent", "Signature-Agent", "Signature-Agent"),
+    ],
+)
+def test_caches_know_what_selects_a_response(
+    actions: dict[CrawlerClass, Action], page: str, ugly: str, markdown: str
+) -> None:
+    vary = SnapshotVary(Triggers(actions), (), middleware=False, opt_out=False)
+    pretty = PrettyURL("/", "")
+    for decision, names in (
+        (Render(pretty, by_user_agent=True), page),
+        (Render(pretty), ugly),
+        (Render(pretty, markdown_url=True), markdown),
+    ):
+        assert vary.line(decision) == (f"Vary: {names}\r\n".encode() if names else b"")
+    by_robots = SnapshotVary(Triggers(actions), (), middleware=False, opt_out=True)
+    assert b"User-Agent" in by_robots.line(Render(pretty))
 
 
 @pytest.mark.parametrize(
