@@ -77,7 +77,12 @@ def snapshot_response(request: Request, result: SnapshotResult, more: bytes = b"
 
 def _fields_of(result: SnapshotResult) -> bytes:
     lines = _lines_of_cache(
-        result.how, result.stored, math.floor(result.ttl), math.floor(result.age), result.detail
+        result.how,
+        result.stored,
+        math.floor(result.ttl),
+        math.floor(result.age),
+        result.detail,
+        storable=result.snapshot.storable,
     )
     if result.timings is None:
         return lines
@@ -85,13 +90,16 @@ def _fields_of(result: SnapshotResult) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _lines_of_cache(how: CacheResult, stored: bool, ttl: int, age: int, detail: str) -> bytes:
+def _lines_of_cache(
+    how: CacheResult, stored: bool, ttl: int, age: int, detail: str, *, storable: bool
+) -> bytes:
     """Caching headers, which are equal for all hits with the same age in seconds.
 
+    Without ``storable``, and if the proxy heeds it, other caches must not store the snapshot either.
     max-age is what is left of the TTL, without an Age field: caches by RFC 9111 (section 4.2.3) would
     subtract the age once more, and nginx does not know it. The age is a parameter of Cache-Status.
     """
-    freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
+    freshness = f"max-age={ttl}" if ttl > 0 else "no-cache" if storable else "no-store"
     if how is not CacheResult.KEPT and detail in UNUSABLE:
         freshness = "no-store"
     shown_age = f"; age={age}" if how.is_hit else ""

@@ -209,6 +209,7 @@ async def test_the_origin_is_asked_first(
     assert origin.requests[-1].raw_path == "/logo.svg"
     private = await proxy.crawl("/private")
     assert private.headers["Cache-Status"] == "prerender; fwd=miss"
+    assert private.headers["Cache-Control"] == "no-store"
 
 
 async def test_a_page_says_its_status(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
