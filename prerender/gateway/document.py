@@ -106,7 +106,10 @@ def _returns(document: Document, public: URL, target: str) -> bool:
     if document.status not in _REDIRECTS:
         return False
     here = f"{public.origin()}{target}"
-    return urljoin(here, document.headers["Location"]).partition("#")[0] == here
+    try:
+        return urljoin(here, document.headers["Location"]).partition("#")[0] == here
+    except ValueError:
+        return False
 
 
 # A document that needs a script file: of an application, not of a firewall that refuses the request.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 
 from prerender.config.settings import ServerSettings
 from prerender.errors import BadMessage, BadRequest, CutShort
@@ -241,7 +241,10 @@ class ClientConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The response to a request that aiohttp could not parse."""
+        """The response to a request that aiohttp could not parse, or that met a bug of ours."""
+        if exc is not None and not isinstance(exc, HttpProcessingError):
+            log.error("internal_error", remote=self.peer.remote, exc_info=exc)
+            return self._refused(BadMessage("internal error", 500))
         return self._refused(self._fault(exc))
 
     # Called by the rest of the project.

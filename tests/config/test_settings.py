@@ -442,6 +442,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[origin] url", "'http://a[::1]@'", "'http://***@'", A_SITE),
         ("[origin] url", "''", "''", A_SITE),
         ("[origin] url", "3000", "3000", "give a string"),
+        ("[site] url", "'http://a[::1]@'", "'http://***@'", A_SITE),
         ("[site] url", "'http://app/path'", "'http://app/path'", SITE_ONLY),
         ("[site] url", "'http://app?a=1'", "'http://app?a=1'", SITE_ONLY),
         ("[site] url", "'http://app#!a'", "'http://app#!a'", SITE_ONLY),

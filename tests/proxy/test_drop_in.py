@@ -166,6 +166,7 @@ async def test_pages_with_fragments(start_origin: StartOrigin, start_proxy: Star
         ("/https://evil.example\\@www.example.com/", 400),
         ("/https%3A%2F%2Fwww.example.com%2F%0D%0AHost%3A%20x", 400),
         ("/https://[/", 400),
+        ("/https://www.example.com[::1]x@/", 400),
     ],
 )
 async def test_it_is_no_open_proxy(
@@ -175,6 +176,7 @@ async def test_it_is_no_open_proxy(
     proxy = await start_proxy(origin.url, SETTINGS | {"browser": {"path": "/nonexistent"}})
     answer = await proxy.get(target, headers=WITH_TOKEN)
     assert answer.status == status
+    assert status != 400 or answer.text == "The requested URL is not the URL of a page.\n"
     assert answer.headers["Cache-Control"] == "no-store"
     assert origin.requests == []
 

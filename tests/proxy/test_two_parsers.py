@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from prerender.errors import BadMessage
 from prerender.http.body import Chunked, Sized
@@ -224,6 +225,25 @@ async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, tur
         connection.connection_lost(None)
         await asyncio.sleep(0)
     assert wire.written.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_bug_before_the_first_record_is_logged() -> None:
+    async def handler(_: Request, __: ClientStream) -> None:
+        raise IndexError("a bug")
+
+    with Sweeper() as sweeper, capture_logs() as logs:
+        connection = Server(handler, limits(), sweeper)()
+        wire = Wire()
+        connection.connection_made(wire)
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        async with asyncio.timeout(raw.SECONDS):
+            while not wire.written:
+                await asyncio.sleep(0)
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+    assert wire.written.startswith(b"HTTP/1.1 500 ")
+    (line,) = (line for line in logs if line["event"] == "internal_error")
+    assert str(line["exc_info"]) == "a bug"
 
 
 @pytest.mark.heavy

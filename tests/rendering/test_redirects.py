@@ -110,6 +110,8 @@ LOCATIONS = {
     f"{SITE}:8443/b?_escaped_fragment_=x": f"{SITE}:8443/b#!x",
     "https://example.com/": "https://example.com/#!/items/3",
     "/b#!/other": "/b#!/other",
+    "http://a[::1]@/": "http://a[::1]@/#!/items/3",
+    "http://[/": "http://[/",
 }
 
 
@@ -118,7 +120,8 @@ async def test_redirects_of_the_origin(start_origin: StartOrigin, start_proxy: S
 
     async def moved(request: web.Request) -> web.Response:
         location = bytes.fromhex(request.query["to"]).decode()
-        return web.Response(status=301, headers={"Location": location})
+        headers = {"Location": location, "Set-Cookie": "visited=1"}
+        return web.Response(status=301, headers=headers)
 
     application.router.add_get("/here", moved)
     origin = await start_origin(application)

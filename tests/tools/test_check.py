@@ -385,6 +385,15 @@ async def test_an_application_whose_proxy_needs_the_preset(
     assert {(page["kind"], page["similarity"]) for page in report["pages"]} == {("snapshot", 1.0)}
 
 
+async def test_what_is_no_url(start_origin: StartOrigin) -> None:
+    page = "<!DOCTYPE html><title>t</title><base href='http://[/'><a href='/moved'>more</a>"
+    for location, problem in (("http://[/", "status"), ("http://a[::1]@/", "redirect")):
+        moved = web.Response(status=301, headers={"Location": location})
+        origin = await pages(start_origin, {"/": page, "/moved": moved})
+        _, report = await checked(f"{origin.url}/", "--no-browser")
+        assert problem in codes(by_page(report, origin.url)["/moved"]), location
+
+
 async def test_states_behind_redirects_are_followed(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -48,6 +48,7 @@ async def _site(start_origin: StartOrigin) -> Site:
         "/shell": SHELL,
         "/moved": web.Response(status=301, headers={"Location": "/list?a=1"}),
         "/away": web.Response(status=302, headers={"Location": "https://other.example/x"}),
+        "/nowhere": web.Response(status=302, headers={"Location": "http://[/"}),
         "/to-file": web.Response(status=302, headers={"Location": "/manual.pdf"}),
         "/own": SHELL,
         "/own.md": _typed("# Own", "text/markdown"),
@@ -122,6 +123,7 @@ async def test_what_has_no_markdown(start_origin: StartOrigin, start_proxy: Star
         ("/moved", "/list.md?a=1"),
         ("/away", "https://other.example/x"),
         ("/to-file", "/manual.pdf"),
+        ("/nowhere", "http://[/"),
     ):
         answer = await proxy.get(f"{page}.md")
         assert 300 < answer.status < 303
