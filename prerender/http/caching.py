@@ -110,10 +110,19 @@ class StoredResponse:
 
 def directives(headers: Headers) -> dict[str, str]:
     """Cache-Control directives by lower-case name; the first of repeated ones counts."""
+    return _directives(_line(headers, "Cache-Control"))
+
+
+def _directives(cache_control: str) -> dict[str, str]:
     by_name: dict[str, str] = {}
-    for name, value in _DIRECTIVE.findall(_line(headers, "Cache-Control")):
+    for name, value in _DIRECTIVE.findall(cache_control):
         by_name.setdefault(name.lower(), value.strip('"'))
     return by_name
+
+
+def forbids_storing(cache_control: str) -> bool:
+    """Whether the Cache-Control of a response forbids shared caches to store it (section 5.2.2)."""
+    return bool(_directives(cache_control).keys() & {"private", "no-store"})
 
 
 def may_be_shared(method: str, request: Headers) -> bool:
@@ -133,7 +142,7 @@ def demands_validation(request: Headers) -> bool:
 
 def is_personal(response: Headers) -> bool:
     """Whether a response is for one visitor only."""
-    return bool(directives(response).keys() & {"private", "no-store"}) or "Set-Cookie" in response
+    return forbids_storing(_line(response, "Cache-Control")) or "Set-Cookie" in response
 
 
 def terms(status: int, response: Headers, now: float) -> Terms | None:

@@ -19,6 +19,7 @@ from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooL
 from prerender.gateway.document import PAGE_STATUSES, Document
 from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
+from prerender.http.caching import forbids_storing
 from prerender.http.fields import is_html
 from prerender.rendering.internal_host import replacing
 from prerender.rendering.meta_tags import status_and_headers
@@ -105,7 +106,7 @@ class SnapshotBuilder:
             body=body,
             etag=self._etag(status, headers, html, body),
             last_modified=int(now),
-            storable=may_be_stored(document),
+            storable=not forbids_storing(", ".join(document.headers.getall("Cache-Control", ()))),
             facts=facts,
             ttl=page_ttl(rendered.cache_ttls),
             tags=tags_of([*_tag_headers(document), *rendered.cache_tags]),
@@ -187,16 +188,6 @@ def _tag_headers(document: Document) -> Iterator[str]:
 def _shown(urls: Iterable[str]) -> tuple[str, ...]:
     """The beginning of a list of URLs, as people read it. It is stored with the snapshot."""
     return tuple(url[:_LONGEST_URL] for url in islice(urls, _MOST_URLS))
-
-
-def may_be_stored(document: Document) -> bool:
-    """Whether the origin allows a shared cache to store its document (RFC 9111 section 5.2.2)."""
-    directives = {
-        directive.strip().partition("=")[0].lower()
-        for value in document.headers.getall("Cache-Control", ())
-        for directive in value.split(",")
-    }
-    return not directives & {"no-store", "private"}
 
 
 def asset_fingerprint_of(document: bytes) -> str:

@@ -145,6 +145,20 @@ def test_pages_that_want_to_hear_it_from_the_origin(lines: Lines, expected: bool
     assert caching.demands_validation(CIMultiDict(lines)) is expected
 
 
+@pytest.mark.parametrize(
+    ("cache_control", "expected"),
+    [
+        ("", False),
+        ("max-age=60, No-Store", True),
+        ('private="set-cookie", max-age=60', True),
+        ('no-cache="a, private", max-age=60', False),
+        ("no-stored", False),
+    ],
+)
+def test_what_no_shared_cache_may_store(cache_control: str, expected: bool) -> None:
+    assert caching.forbids_storing(cache_control) is expected
+
+
 def kept(request: Lines, response: Lines, on: Terms | None = None) -> caching.StoredResponse:
     headers = CIMultiDict(response)
     return caching.stored(CIMultiDict(request), headers, b"x", on or Terms(60, 10), 1000)

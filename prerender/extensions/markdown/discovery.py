@@ -18,7 +18,8 @@ from prerender.errors import OriginError
 from prerender.extensions.markdown.snapshots import MARKDOWN
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.http.fields import is_html, members
+from prerender.http.caching import forbids_storing
+from prerender.http.fields import is_html
 from prerender.http.message_head import Request, ResponseHead
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
@@ -107,7 +108,7 @@ class MarkdownDiscovery:
             or request.method not in ("GET", "HEAD")
             or not is_html(response.fields.get("content-type"))
             or len(target) > _LONGEST
-            or not members(response.fields.get("cache-control")).isdisjoint(("private", "no-store"))
+            or forbids_storing(response.fields.get("cache-control"))
             or not may_be_page(target)
             or not self._triggers.may_render(target)
             or request.host not in self._hosts

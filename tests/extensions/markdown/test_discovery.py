@@ -53,7 +53,7 @@ async def _site(start_origin: StartOrigin) -> Site:
         "/own": SHELL,
         "/own.md": _typed("# Own", "text/markdown"),
         "/data": _typed("{}", "application/json"),
-        "/mine": _typed(SHELL, "text/html", Cache_Control="private, max-age=0"),
+        "/mine": _typed(SHELL, "text/html", Cache_Control='private="set-cookie", max-age=0'),
         "/said": _typed(SHELL, "text/html", Content_Signal="search=no"),
     }
     return await pages(start_origin, content)
