@@ -146,13 +146,15 @@ class Context:
             raise RenderError("storage comes back")
 
     async def close(self) -> None:
-        """Dispose of the context with its process. Ignores errors: it may be gone already."""
+        """Dispose of the context with its process. Safe to call twice. Ignores errors: it may be gone
+        already."""
+        context_id, self._id = self._id, ""
         try:
-            if self._id:
+            if context_id:
                 self.devtools.remove_listener("Target.targetCreated", self._target_created)
                 await self._stop_service_workers()
                 await self.devtools.call(
-                    "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=self._id
+                    "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=context_id
                 )
         except RenderError as error:
             log.debug("context_not_closed", error=str(error))

@@ -492,7 +492,7 @@ class Page:
             self._renewing = None
 
     async def close(self) -> None:
-        """Close the page with its context. Ignores errors: it may be gone already."""
+        """Close the page with its context. Safe to call twice. Ignores errors: it may be gone already."""
         self.kill()
         await self._tab.frames.end()
         await self.context.close()

@@ -277,7 +277,10 @@ class Pool:
         self._lend()
         try:
             if stock is self._stock:
-                await page.close()
+                try:
+                    await page.close()
+                except Exception:
+                    log.exception("page_close_failed", page=page.number)
                 await self._open_page(stock)
         finally:
             stock.replacing -= 1

@@ -113,6 +113,25 @@ async def test_a_page_is_weighed_while_the_time_to_renew_it_has_just_expired() -
         page.weigh()
 
 
+async def test_a_page_comes_back_after_its_borrower_left_while_it_was_exchanged() -> None:
+    async with pool_of(1) as pool:
+        async with pool.place() as place, pool.page(place, SECONDS) as page:
+            with page.visit(None):
+                pass
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        assert pool._stock is not None
+        async with pool._stock.making:
+            exchanging = Borrower(pool, first=True)
+            async with asyncio.timeout(SECONDS):
+                while not page.broken:
+                    await asyncio.sleep(0.01)
+            exchanging.task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await exchanging.task
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        assert pool.browsers_started == 1
+
+
 async def test_a_page_that_breaks_while_it_is_idle_is_not_lent() -> None:
     async with pool_of(1) as pool:
         async with pool.place() as place, pool.page(place, SECONDS) as page:

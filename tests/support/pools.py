@@ -100,10 +100,13 @@ async def state(pool: Pool, wanted: str) -> None:
 class Borrower:
     """A caller that holds a page until ``give_back``."""
 
-    def __init__(self, pool: Pool, timeout: float = SECONDS, section: str = "") -> None:
+    def __init__(
+        self, pool: Pool, timeout: float = SECONDS, section: str = "", *, first: bool = False
+    ) -> None:
         self._pool = pool
         self._section = section
         self._timeout = timeout
+        self._first = first
         self._release = asyncio.Event()
         self.page: Page | None = None
         self.task = asyncio.create_task(self._borrow())
@@ -111,7 +114,7 @@ class Borrower:
     async def _borrow(self) -> None:
         async with (
             self._pool.place(self._section) as place,
-            self._pool.page(place, self._timeout) as self.page,
+            self._pool.page(place, self._timeout, first=self._first) as self.page,
         ):
             await self._release.wait()
 
