@@ -141,9 +141,9 @@ class Page:
         return self.context.proxy.visit(self.number, document, variant)
 
     @property
-    def is_first(self) -> bool:
-        """Whether its context has had no page of a site before."""
-        return self.context.proxy.visits == 0
+    def is_new(self) -> bool:
+        """Whether its context has had no page of a site before, and its tab was just opened."""
+        return self.context.proxy.visits == 0 and not self._tab.is_old
 
     @property
     def worn(self) -> bool:
@@ -492,7 +492,7 @@ class Page:
             self._renewing = None
 
     async def close(self) -> None:
-        """Close the page with its context. Safe to call twice. Ignores errors: it may be gone already."""
+        """Close the page with its context. Safe to call twice. Ignores errors: it may be gone."""
         self.kill()
         await self._tab.frames.end()
         await self.context.close()

@@ -167,15 +167,16 @@ class Pool:
     ) -> AsyncIterator[Page]:
         """Borrow a page, waiting up to ``timeout`` seconds for it.
 
-        ``first``: the first one of its browser context. Raises PoolBusy if the wait is too long, and
-        BrowserGone if no browser can be started, or at the end if the browser was lost meanwhile: then
-        the page's content cannot be trusted. After BrowserGone the caller may call this again.
+        ``first``: the first one of its browser context, in a new tab. Raises PoolBusy if the wait is
+        too long, and BrowserGone if no browser can be started, or at the end if the browser was lost
+        meanwhile: then the page's content cannot be trusted. After BrowserGone the caller may call this
+        again.
         """
         page = await self._borrow(place, timeout)
         try:
             browser = self._browser_of(page)
             try:
-                if first and not page.is_first:
+                if first and not page.is_new:
                     page = await self._exchange(page)
                 yield page
                 browser.check()

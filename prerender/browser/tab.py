@@ -66,7 +66,7 @@ class Tab:
 
         ``timeout``: seconds. Raises RenderError if it cannot be opened.
         """
-        self._was_old = self._is_old
+        self._was_old = self.is_old
         if (lead := self._context.clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
             await self.session.call(
                 "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
@@ -82,7 +82,8 @@ class Tab:
         return frame_id
 
     @property
-    def _is_old(self) -> bool:
+    def is_old(self) -> bool:
+        """Whether Chromium may allow its page more changes of its URL than in a new tab."""
         opened, granted = self._opened
         real_seconds = time.monotonic() - opened
         return max(real_seconds, self._context.clock.granted_seconds - granted) > _AGED_SECONDS

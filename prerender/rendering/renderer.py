@@ -28,7 +28,6 @@ from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.snapshot import Fetch, Snapshot, SnapshotResult, Timings
 from prerender.snapshots.target import Target
 
-_ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2
 # How long the document waits for the first browser, as whose navigation it is requested.
 _START_SECONDS = 5.0
@@ -107,22 +106,7 @@ class Renderer:
                 location = page.headers["Location"]
                 snapshot = self._redirects.of_document(target, page.status, location, time.time())
                 return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
-            first = False
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    rendered, visit, queue = await self._render(
-                        place, target, page, deadline, first=first
-                    )
-                    break
-                except NeedsNewContext as error:
-                    log.debug("render_repeated", url=target.url, reason=str(error))
-                    first = True
-                except BrowserGone as error:
-                    if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
-                        raise
-                    log.info("render_repeated", url=target.url, reason=str(error))
-                    # A lost page may be the first sign of a lost browser.
-                    await asyncio.sleep(_PAUSE_SECONDS)
+            rendered, visit, queue = await self._rendered(place, target, page, deadline)
         if isinstance(rendered, Departed):
             snapshot = self._redirects.of_departed(target, rendered, time.time())
         else:
@@ -189,6 +173,28 @@ class Renderer:
             raise RenderTimeout(
                 f"your site did not respond within {limit:g} s", about=target.url
             ) from None
+
+    async def _rendered(
+        self, place: Place, target: Target, page: Document, deadline: float
+    ) -> tuple[Rendered | Departed, Visit, float]:
+        """Render a document: again after the loss of a page, and again if it needs a new context, each
+        once."""
+        lost = first = False
+        while True:
+            try:
+                return await self._render(place, target, page, deadline, first=first)
+            except NeedsNewContext as error:
+                if first or self._left(deadline) <= _RESERVE_SECONDS:
+                    raise
+                log.debug("render_repeated", url=target.url, reason=str(error))
+                first = True
+            except BrowserGone as error:
+                if lost or self._left(deadline) <= _RESERVE_SECONDS:
+                    raise
+                log.info("render_repeated", url=target.url, reason=str(error))
+                lost = True
+                # A lost page may be the first sign of a lost browser.
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _render(
         self,

@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import time
 
 import pytest
 
 from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support.pools import state
 from tests.support.sampling import sampled
 
 GREEDY = {
@@ -79,6 +81,19 @@ async def test_a_page_in_an_old_tab_has_the_same_allowance(
     first, second = await asyncio.gather(proxy.crawl("/slow"), proxy.crawl("/?waiting"))
     assert ">slow<" in first.text
     assert ">/step/200<" in second.text
+
+
+async def test_all_tabs_are_old(start_origin: StartOrigin, start_own_proxy: StartProxy) -> None:
+    """After two of them, the page gets a new one."""
+    origin = await pages(start_origin, {"/": NEXT.replace("50", "300")})
+    proxy = await start_own_proxy(origin.url, OLD_TAB | {"browser": {"pages": 2}})
+    pool = proxy.running.pool
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+    assert pool._stock is not None
+    for page in pool._stock.idle:
+        page.tab._opened = time.monotonic() - 10, page.tab._opened[1]
+    reply = await proxy.crawl("/")
+    assert (reply.status, ">/step/200<" in reply.text) == (200, True)
 
 
 @pytest.mark.parametrize("changes", sampled([(150, 150), (300, 0), (1, 300)], 3))

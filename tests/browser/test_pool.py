@@ -177,6 +177,12 @@ async def test_no_browser_can_be_started() -> None:
         assert pool.browsers_started == 1
 
 
+WORKER = """onconnect = async ({ports: [port]}) => {
+  port.postMessage(await (await fetch("/data")).text());
+};"""
+SHARING = """<p id=out></p><script>
+  new SharedWorker("/w.js").port.onmessage = ({data}) => { out.textContent = data; };
+</script>"""
 VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote"]
 
 
@@ -255,6 +261,51 @@ async def test_a_busy_page_crashes(
     assert watch.seconds < 3
     await state(pool, "2 idle, 0 busy, 0 waiting")
     assert pool.browsers_started == 1
+
+
+async def test_a_page_that_crashes_and_then_needs_a_new_context(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """Three attempts: on a page that crashes, on one that another page has used, and on a new one."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def data(_: web.Request) -> web.Response:
+        return web.Response(text="text")
+
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=SHARING, content_type="text/html")
+
+    async def worker(_: web.Request) -> web.Response:
+        asked.set()
+        await go_on.wait()
+        return web.Response(text=WORKER, content_type="text/javascript")
+
+    application = web.Application()
+    application.add_routes([web.get("/", page), web.get("/data", data), web.get("/w.js", worker)])
+    origin = await start_origin(application)
+    proxy = await start_own_proxy(
+        origin.url, {"browser": {"pages": 2}, "site": {"url": "https://www.example.com"}}
+    )
+    pool = proxy.running.pool
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+    assert pool._stock is not None
+    for used in pool._stock.idle:
+        with used.visit(None):
+            pass
+    crawled = asyncio.create_task(proxy.crawl("/"))
+    async with asyncio.timeout(SECONDS):
+        await asked.wait()
+        # No page can be opened until both are lost.
+        async with pool._stock.making:
+            (busy,) = pool._busy
+            crashed = busy._tab.session.call("Page.crash")
+            with pytest.raises(BrowserGone):
+                await crashed
+            go_on.set()
+            await state(pool, "0 idle, 0 busy, 1 waiting")
+    reply = await crawled
+    assert (reply.status, ">text<" in reply.text) == (200, True)
+    await state(pool, "2 idle, 0 busy, 0 waiting")
 
 
 @pytest.mark.ci_only
