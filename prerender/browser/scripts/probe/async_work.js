@@ -197,8 +197,9 @@ patch(prototypeOf("HTMLCanvasElement"), "toBlob", (original) => function (callba
 watchWith(encoding, prototypeOf("OffscreenCanvas"), "convertToBlob");
 
 patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (found, failed, ...rest) {
+  const result = original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
   const end = begin();
-  return original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
+  return result;
 });
 
 // ---- IndexedDB: a request or transaction is pending until one of its final events.

@@ -56,8 +56,9 @@ if (HTMLMediaElement) {
 // ---- Instrumented channels.
 const askedBy = (owner, calls) => {
   patch(owner, "postMessage", (original) => function (...given) {
+    const result = original.apply(owner, given);
     calls.asked();
-    return original.apply(owner, given);
+    return result;
   });
 };
 subclass("Worker", (worker) => {
@@ -69,15 +70,16 @@ subclass("Worker", (worker) => {
 subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, "delivering")));
 let service = null;
 patch(prototypeOf("ServiceWorker"), "postMessage", (original) => function (...given) {
+  const result = original.apply(this, given);
   service ??= answering(globalThis.navigator.serviceWorker, undefined, "delivering");
   service.asked();
-  return original.apply(this, given);
+  return result;
 });
 subclass("WebSocket", (socket) => {
   const calls = answering(socket, socket, "delivering");
   listen.call(socket, "close", calls.end);
   const { send } = socket;
-  socket.send = (...given) => { calls.asked(); return send.apply(socket, given); };
+  socket.send = (...given) => { send.apply(socket, given); calls.asked(); };
 });
 subclass("EventSource", (source) => {
   const answered = requested();

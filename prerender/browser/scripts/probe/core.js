@@ -1,6 +1,7 @@
 // Saves built-ins before the page can replace them, and counts pending work.
-export const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, WeakSet, Math, Reflect } =
-  globalThis;
+export const {
+  setTimeout, clearTimeout, setInterval, clearInterval, Element, Promise, Map, Set, WeakMap, WeakSet, Math, Reflect,
+} = globalThis;
 export const now = performance.now.bind(performance);
 export const { apply: call } = Reflect;
 export const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
@@ -21,6 +22,7 @@ export const own = (collection, type) => {
 };
 export const newMap = () => own(new Map(), Map);
 export const newSet = () => own(new Set(), Set);
+export const newWeakMap = () => own(new WeakMap(), WeakMap);
 export const newWeakSet = () => own(new WeakSet(), WeakSet);
 export const timers = newMap(); // id -> when a one-shot timer is due
 export const intervals = newSet();

@@ -1,10 +1,9 @@
-import { call, own, patch, prototypeOf } from "./core.js";
+import { call, Element, newWeakMap, patch, prototypeOf } from "./core.js";
 import { shadowRootOf } from "./shadow.js";
 
 // ---- Roles, ARIA properties and states that scripts attach to custom elements (ElementInternals). No attribute has
 // them. Elements are numbered as the serializer visits them: those of a root, then those of each shadow root in it.
-const { WeakMap: Weak } = globalThis;
-const internalsOf = own(new Weak(), Weak);
+const internalsOf = newWeakMap();
 export let attachments = 0;
 patch(prototypeOf("HTMLElement"), "attachInternals", (original) => function (...given) {
   const internals = original.apply(this, given);

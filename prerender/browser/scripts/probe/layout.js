@@ -1,6 +1,6 @@
 import {
-  begin, call, countActivity, listen, newSet, newWeakSet, now, patch, patchAccessor, prototypeOf, Reflect,
-  setTimeout, timers,
+  begin, call, countActivity, listen, newMap, newSet, newWeakMap, newWeakSet, now, patch, patchAccessor, prototypeOf,
+  Reflect, setTimeout, timers,
 } from "./core.js";
 
 // ---- Events that a frame dispatches. settling/ requests a frame only if these are pending.
@@ -81,7 +81,20 @@ patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) =
 
 // ---- Layout observers are notified with a frame, and again with the next one if they change the layout. Elements
 // that are not visible yet may be lazy content.
-export const unseen = newSet();
+export const unseen = newMap(); // element -> how many observers wait for it
+const awaitedBy = newWeakMap(); // observer -> the elements that it waits for
+export const awaitSight = (observer, element) => {
+  let elements = awaitedBy.get(observer);
+  if (!elements) awaitedBy.set(observer, elements = newSet());
+  if (elements.has(element)) return;
+  elements.add(element);
+  unseen.set(element, (unseen.get(element) ?? 0) + 1);
+};
+const endAwaiting = (observer, element) => {
+  if (!awaitedBy.get(observer)?.delete(element)) return;
+  const others = unseen.get(element) - 1;
+  if (others) unseen.set(element, others); else unseen.delete(element);
+};
 export let observers = 0; // observers with targets
 for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const Original = globalThis[type];
@@ -93,7 +106,7 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
         countActivity();
         wantFrame();
         for (const { target: seen, isIntersecting } of entries) {
-          if (isIntersecting === true) unseen.delete(seen);
+          if (isIntersecting === true) endAwaiting(this, seen);
         }
         return callback.call(this, entries, ...given);
       }, ...rest], newTarget);
@@ -104,17 +117,19 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const intersection = type === "IntersectionObserver";
   const observing = newWeakSet();
   patch(Original.prototype, "observe", (original) => function (...given) {
+    const result = original.apply(this, given);
     wantFrame();
-    if (intersection) unseen.add(given[0]);
+    if (intersection) awaitSight(this, given[0]);
     if (!observing.has(this)) { observing.add(this); observers++; }
-    return original.apply(this, given);
+    return result;
   });
   patch(Original.prototype, "unobserve", (original) => function (...given) {
-    if (intersection) unseen.delete(given[0]);
-    return original.apply(this, given);
+    const result = original.apply(this, given);
+    if (intersection) endAwaiting(this, given[0]);
+    return result;
   });
   patch(Original.prototype, "disconnect", (original) => function () {
-    if (intersection) unseen.clear();
+    awaitedBy.get(this)?.forEach((element) => endAwaiting(this, element));
     if (observing.delete(this)) observers--;
     return original.call(this);
   });

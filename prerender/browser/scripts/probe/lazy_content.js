@@ -1,6 +1,6 @@
-import { begin, countActivity, Math, newMap, newSet, patch, realFrame } from "./core.js";
+import { begin, call, countActivity, Element, Math, newMap, newSet, patch, realFrame } from "./core.js";
 import { forEachFrame } from "./document.js";
-import { unseen, wantFrame } from "./layout.js";
+import { awaitSight, unseen, wantFrame } from "./layout.js";
 import { shadowRoots } from "./shadow.js";
 
 // ---- Content that waits to become visible: observed elements, lazy images, and scroll listeners.
@@ -10,13 +10,15 @@ const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
 const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.prototype;
 const { dispatchEvent } = EventTarget.prototype;
 const { Event: ScrollEvent, Node } = globalThis;
+const isConnected = Object.getOwnPropertyDescriptor(Node.prototype, "isConnected").get;
 const scrollWindow = globalThis.scrollTo?.bind(globalThis);
 const scrolled = newSet(); // targets of scroll listeners
 const visited = newSet(); // elements that were scrolled to, with or without effect
 patch(EventTarget.prototype, "addEventListener", (original) => function (...given) {
+  const result = original.apply(this, given);
   if (given[0] === "scroll") scrolled.add(this ?? globalThis);
-  if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) unseen.add(this);
-  return original.apply(this, given);
+  if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) awaitSight(this, this);
+  return result;
 });
 const unloaded = () => {
   const elements = [];
@@ -36,8 +38,8 @@ const unloaded = () => {
 const MOST_UNLOADED = 200;
 export const waitingToBeSeen = () => {
   const waiting = newSet();
-  const add = (element) => { if (element.isConnected && !visited.has(element)) waiting.add(element); };
-  unseen.forEach(add);
+  const add = (element) => { if (call(isConnected, element, []) && !visited.has(element)) waiting.add(element); };
+  unseen.forEach((_, element) => add(element));
   const found = unloaded();
   for (let i = 0; i < found.length && found.length <= MOST_UNLOADED; i++) add(found[i]);
   return waiting;
