@@ -23,7 +23,7 @@ class Exchange:
     ``fault``: why the page cannot use a response that looks successful; ``detail``: the same in the
     words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a POST
     whose body is noted; ``received``: the complete response of a server or the asset cache.
-    ``stubbed``: blocked by a setting, whatever the network says.
+    ``stubbed``: blocked by a setting, whatever the network says. ``cut``: it ended only with its visit.
     """
 
     method: str
@@ -47,6 +47,7 @@ class Exchange:
     detail: str = ""
     has_end: bool = False
     finished: bool = False
+    cut: bool = False
     ended: float = 0.0
     deadline: asyncio.Timeout | None = None
     sent: CIMultiDict[str] | None = None
@@ -67,13 +68,19 @@ class Exchange:
             return "blocked"
         if self.endless:
             return "stream"
-        if not self.finished:
+        if not self.completed:
             return "unanswered"
         if not self.status:
             return "aborted"
         if self.status >= 400:
             return "failed"
         return "cached" if self.cached else "allowed"
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ended while the page was looked at. The end of the visit ends the others, too, but
+        at any time."""
+        return self.finished and not self.cut
 
     @property
     def awaited(self) -> bool:
@@ -83,9 +90,9 @@ class Exchange:
     @property
     def lacks_response(self) -> bool:
         """Whether it is needed, and its response has not begun, or has not arrived although it has an
-        end. The end of the visit also ends one that nobody waits for."""
-        is_open = self.hangs or not self.finished
-        has_response = self.status and (self.finished or not self.has_end)
+        end."""
+        is_open = self.hangs or not self.completed
+        has_response = self.status and (self.completed or not self.has_end)
         return self.needed and is_open and not self.endless and not has_response
 
     @property

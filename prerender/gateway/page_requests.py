@@ -63,6 +63,11 @@ class PageRequests:
             if method == "GET" and destination in DATA:
                 self.polled[without_query(url)] += 1
 
+    def cut_off(self) -> None:
+        """Note that the visit ends: what is in progress gets no response any more."""
+        for record in self._unfinished.values():
+            record.cut = True
+
     def lost_document(self, url: str) -> bool:
         """Whether the last document of a URL (without fragment) is incomplete."""
         documents = [

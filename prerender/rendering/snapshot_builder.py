@@ -156,7 +156,7 @@ class SnapshotBuilder:
             one.url
             for one in visit.requests.exchanges
             if not (one.blocked or one.endless)
-            and (not one.finished or ended_by_limit(one, partial=rendered.partial))
+            and (not one.completed or ended_by_limit(one, partial=rendered.partial))
         )
         settled = rendered.settled
         return Facts(

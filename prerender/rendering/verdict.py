@@ -207,7 +207,7 @@ def _fault_of(exchange: Exchange) -> str:
     status = exchange.status
     if exchange.refused:
         return exchange.reason
-    if exchange.blocked or not (exchange.finished or exchange.endless):
+    if exchange.blocked or not (exchange.completed or exchange.endless):
         return ""
     if exchange.fault:
         return exchange.detail or exchange.fault.text

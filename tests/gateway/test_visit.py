@@ -242,6 +242,43 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
             assert all(it.finished for it in visit.requests.exchanges)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_what_the_end_of_the_visit_ends_has_no_response(
+    start_origin: StartOrigin, begun: bool
+) -> None:
+    """Nor later, when the requests have been cancelled: pages are judged in a thread meanwhile."""
+    asked = asyncio.Event()
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if begun:
+            await response.prepare(request)
+            await response.write(b"[1, ")
+        asked.set()
+        await asyncio.Event().wait()
+        return response
+
+    application = web.Application()
+    application.router.add_get("/data", hang)
+    origin = await start_origin(application)
+    async with PlainClient.open(origin.url) as browser, asyncio.timeout(raw.SECONDS):
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
+            request = browser.request(
+                "www.example.com", "/data", headers={"Sec-Fetch-Dest": "empty"}
+            )
+            task = asyncio.create_task(request)
+            task.add_done_callback(lambda done: done.exception())
+            await asked.wait()
+            (exchange,) = visit.requests.exchanges
+            while begun and not exchange.status:
+                await asyncio.sleep(0.01)
+        for _ in range(2):
+            assert (exchange.lacks_response, exchange.verdict) == (True, "unanswered")
+            await asyncio.wait({task})
+            while not exchange.finished:
+                await asyncio.sleep(0.01)
+
+
 async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
     application = web.Application()
 

@@ -165,7 +165,7 @@ def _input(exchange: Exchange, may_repeat: Callable[[str], bool]) -> Input:
         raise Ineligible(UnrenewableReason.METHOD, exchange.url)
     if (
         exchange.blocked
-        or (exchange.finished and exchange.status >= 500)
+        or (exchange.completed and exchange.status >= 500)
         or exchange.status in (408, 425, 429)
     ):
         raise Ineligible(UnrenewableReason.FAILED, exchange.url)
