@@ -201,7 +201,8 @@ class Page:
         finally:
             self._departure = None
         started = time.monotonic()
-        complaints, malformed = await self._complaints() if settler.complaints else ((), ())
+        complaints, urls = await self._complaints() if settler.complaints else ((), ())
+        malformed = tuple(filter(visit.requests.gave_data, urls))
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = await self._options_for(settler, visit, options)
@@ -391,7 +392,7 @@ class Page:
         return tuple(dict.fromkeys((*errors, *entries))), failure
 
     async def _complaints(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the probe reports of the page's scripts: their errors, and the URLs of malformed data.
+        """What the probe reports of the page's scripts: their errors, and the URLs of what is no JSON.
         The page can put anything here."""
         try:
             lists = await self._tab.session.evaluate(probe.ERRORS)

@@ -39,7 +39,7 @@ class Rendered:
     last document, for example after a reload. ``canonical_at``: the start of the head's content in
     ``html``, or -1 if the page needs no canonical link. ``loading``: it shows that it is loading.
     ``script_failure``: the first of the ``errors`` that ended a script, or kept it from running, or ''.
-    ``malformed``: the URLs of data that cannot be parsed, which are also among the ``errors``.
+    ``malformed``: the URLs of needed data that cannot be parsed, which are also among the ``errors``.
     """
 
     html: str

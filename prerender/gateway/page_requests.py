@@ -11,6 +11,9 @@ from prerender.gateway.needed_requests import DATA, Hanging, without_query
 from prerender.gateway.page_usage import PageUsage
 from prerender.gateway.resource_kind import MEDIA
 
+# Successful responses, also from the browser's cache.
+_WITH_BODY = {*range(200, 300), 304} - {204, 205}
+
 
 class PageRequests:
     """The requests of a page of the site at ``origin``, a URL without a slash at its end.
@@ -67,6 +70,16 @@ class PageRequests:
         """Note that the visit ends: what is in progress gets no response any more."""
         for record in self._unfinished.values():
             record.cut = True
+
+    def gave_data(self, url: str) -> bool:
+        """Whether a request that the content may depend on got a body from this URL."""
+        return any(
+            record.url == url
+            and (record.needed or record.judged)
+            and not record.blocked
+            and record.status in _WITH_BODY
+            for record in self.exchanges
+        )
 
     def lost_document(self, url: str) -> bool:
         """Whether the last document of a URL (without fragment) is incomplete."""

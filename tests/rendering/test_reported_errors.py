@@ -19,6 +19,19 @@ PAGES = {
     + "<script>fetch('/x').catch(() => 0)</script>",
     "/exception": "<script src='/boot.js'></script>",
     "/logs": "<script>console.error('Malformed JSON: /data')</script>",
+    # As libraries do it: what is no JSON stays a text.
+    "/tries": """<script>
+      const tried = (text) => { try { return JSON.parse(text); } catch { return text; } };
+      fetch("/picture.svg").then((response) => response.text()).then(tried);
+      const request = new XMLHttpRequest();
+      request.open("GET", "/picture.svg");
+      request.onload = () => tried(request.responseText);
+      request.send();
+    </script>""",
+    "/left-out": "<script>fetch('https://www.google-analytics.com/x').then((x) => x.json())"
+    ".catch(() => 0)</script>",
+    "/empty": "<script>fetch('/nothing').then((x) => x.json()).catch(() => 0)</script>",
+    "/login": "<script>fetch('/logs').then((x) => x.json()).catch(() => 0)</script>",
     "/third": "<script>fetch('https://api.example.net/x').catch(() => 0)</script>",
 }
 
@@ -27,6 +40,10 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/boot.js":
             return web.Response(text="\n\n  missing.thing();", content_type="text/javascript")
+        if request.path == "/picture.svg":
+            return web.Response(text="<svg/>", content_type="image/svg+xml")
+        if request.path == "/nothing":
+            return web.Response(status=204)
         if request.path == "/port":
             script = f"<script>fetch('{other.url}/data').catch(() => 0)</script>"
             return web.Response(text=f"<p>text{script}", content_type="text/html")
@@ -64,6 +81,17 @@ async def test_what_a_page_logs_does_not_decide_its_verdict(
     facts, _ = await _rendered(proxy, "/logs")
     assert facts.errors == ("Malformed JSON: /data",)
     assert facts.verdict == "complete"
+
+
+async def test_malformed_data_is_data_of_the_site(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy, PUBLIC)
+    for path in ("/tries", "/left-out", "/empty"):
+        facts, _ = await _rendered(proxy, path)
+        assert (facts.verdict, facts.errors) == ("complete", ()), path
+    facts, _ = await _rendered(proxy, "/login")
+    assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}/logs")
 
 
 async def test_failed_data_of_third_parties_is_reported(

@@ -50,7 +50,7 @@ patch(globalThis, "fetch", (original) => function (...given) {
   return promise;
 });
 const { HEADERS_RECEIVED, prototype: xhr } = XMLHttpRequest;
-const { getResponseHeader } = xhr;
+export const { getResponseHeader } = xhr;
 const readyState = Object.getOwnPropertyDescriptor(xhr, "readyState").get;
 patch(xhr, "send", (original) => function (...given) {
   const answered = requested();

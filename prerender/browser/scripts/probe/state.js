@@ -1,4 +1,5 @@
 import { animationEnds } from "./animations.js";
+import { getResponseHeader } from "./async_work.js";
 import { lead, pageTime } from "./clocks.js";
 import {
   activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, patch, querySelector, then,
@@ -142,20 +143,28 @@ patch(globalThis.console, "error", (original) => function (...given) {
   return original.apply(this, given);
 });
 
-// Data that arrived but cannot be parsed: applications catch the exception and show an error.
+// Data that arrived but cannot be parsed: applications catch the exception and show an error. Libraries also try to
+// parse what is no JSON, so of texts, only those that are sent as JSON count.
+const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+)?json|text\/json)\s*(?:;|$)/i;
+const { exec: matchType } = RegExp.prototype;
 const texts = newMap(); // the last responses with their URLs
-const remember = (text, url) => {
+const remember = (text, url, type) => {
+  if (!call(matchType, JSON_TYPE, [type ?? ""])) return;
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
-patch(globalThis.Response?.prototype, "json", (original) => function (...given) {
+patch(Response.prototype, "json", (original) => function (...given) {
   const promise = original.apply(this, given);
   then.call(promise, () => {}, (error) => { if (error instanceof SyntaxError) malformed.add("", this.url); });
   return promise;
 });
-patch(globalThis.Response?.prototype, "text", (original) => function (...given) {
+const headersOf = Object.getOwnPropertyDescriptor(Response.prototype, "headers").get;
+const { get: headerOf } = Headers.prototype;
+patch(Response.prototype, "text", (original) => function (...given) {
   const promise = original.apply(this, given);
-  then.call(promise, (text) => remember(text, this.url), () => {});
+  then.call(promise, (text) => {
+    remember(text, this.url, call(headerOf, call(headersOf, this, []), ["Content-Type"]));
+  }, () => {});
   return promise;
 });
 for (const property of ["response", "responseText"]) {
@@ -165,7 +174,9 @@ for (const property of ["response", "responseText"]) {
     get() {
       const given = call(descriptor.get, this, []);
       if (this.readyState !== 4) return given;
-      if (typeof given === "string") remember(given, this.responseURL);
+      if (typeof given === "string") {
+        remember(given, this.responseURL, call(getResponseHeader, this, ["Content-Type"]));
+      }
       else if (given === null && this.responseType === "json" && this.status === 200) {
         malformed.add("", this.responseURL);
       }
