@@ -74,11 +74,6 @@ class Egress:
         ports = (*WEB_PORTS, self._public.port)
         return normalized(host) == normalized(self._public.raw_host or "") and port in ports
 
-    def is_own_host(self, url: str) -> bool:
-        """Whether a URL is on the site's host, at any port."""
-        host = URL(url, encoded=True).raw_host or ""
-        return normalized(host) == normalized(self._public.raw_host or "")
-
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
         """Send a request with these headers. Raises Forbidden and OriginError."""

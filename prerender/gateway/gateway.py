@@ -242,10 +242,8 @@ class Gateway:
         exchange.limited = isinstance(error, LimitReached)
         exchange.reason = str(error)
         exchange.status = HTTPStatus.FORBIDDEN
-        # Visitors reach the site's own host at any port.
-        exchange.refused = (
-            exchange.needed and not exchange.limited and self.egress.is_own_host(exchange.url)
-        )
+        # Visitors reach all hosts of the site, at any port.
+        exchange.refused = exchange.needed and not exchange.limited
         if exchange.refused and not isinstance(error, Unlisted):
             where = URL(exchange.url, encoded=True).authority
             exchange.reason += f": add {where} to [network] allow if pages need it"

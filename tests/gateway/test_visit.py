@@ -11,6 +11,7 @@ from prerender.config.settings import NetworkSettings
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.document import Document
 from prerender.gateway.gateway import NetworkRules
+from prerender.rendering.verdict import faults_of
 from prerender.urls.hosts import Hosts
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
 from tests.support import raw
@@ -89,6 +90,21 @@ async def test_only_listed_third_parties(start_origin: StartOrigin) -> None:
         for host in ("other.example", "cdn.example.evil.example", "8.8.8.8", "127.0.0.1"):
             assert (await browser.request(host, "/lib.js")).status == 403
     assert set(resolver.asked) == {"a.cdn.example"}
+
+
+@pytest.mark.parametrize("only_listed", [False, True])
+async def test_a_refused_host_of_the_site_is_a_fault_that_names_the_setting(
+    only_listed: bool,
+) -> None:
+    rules = NetworkRules(addresses=AddressPolicy(only_listed=only_listed))
+    async with PlainClient.open(NOTHING, Elsewhere(9), rules=rules) as browser:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
+            for host in ("api.example.com", "api.example.net"):
+                headers = {"Sec-Fetch-Dest": "empty"}
+                assert (await browser.request(host, "/data", headers=headers)).status == 403
+    (fault,) = faults_of(visit.requests.exchanges)
+    assert (fault.url, fault.ours) == ("http://api.example.com/data", True)
+    assert "[network] allow" in fault.text
 
 
 async def test_what_is_listed_may_be_private() -> None:
