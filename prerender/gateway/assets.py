@@ -13,7 +13,6 @@ from http import HTTPStatus
 from aiohttp import ClientError, ClientResponse
 from aiohttp.web import StreamResponse
 from cachetools import LRUCache
-from multidict import CIMultiDict, CIMultiDictProxy
 
 from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
@@ -26,6 +25,7 @@ from prerender.gateway.upstream import relay
 from prerender.http import caching, conditional
 from prerender.http.caching import StoredResponse, Terms
 from prerender.http.conditional import ConditionalResult, parse_http_date
+from prerender.http.forwarding_headers import AnyHeaders
 from prerender.http.hop_by_hop import end_to_end
 
 _MOST_VARIANTS = 8
@@ -222,10 +222,7 @@ class Assets:
             ask.visit.usage.received(exchange, len(part))
 
         exchange.status = response.status
-        exchange.detail = _unreadable(ask, response)
-        exchange.fault = (
-            ResponseFault.UNREADABLE if exchange.detail else _html_module(ask, response.headers)
-        )
+        _note_fault(ask, response.headers)
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
         exchange.has_end = response.content_length is not None or bool(
@@ -241,21 +238,26 @@ class Assets:
         return relayed
 
 
-def _unreadable(ask: Ask, response: ClientResponse) -> str:
+def _note_fault(ask: Ask, headers: AnyHeaders) -> None:
+    """Note why the page cannot use a response that looks successful."""
+    exchange = ask.exchange
+    exchange.detail = _unreadable(ask, headers)
+    exchange.fault = ResponseFault.UNREADABLE if exchange.detail else _html_module(ask, headers)
+
+
+def _unreadable(ask: Ask, headers: AnyHeaders) -> str:
     """Why the page may not read a response to a request for another origin (CORS), or ''.
 
     The check of WHATWG Fetch, section 4.10, without credentials: there are none.
     """
     origin = ask.request.headers.get("Origin")
-    allowed = response.headers.get("Access-Control-Allow-Origin")
+    allowed = headers.get("Access-Control-Allow-Origin")
     if ask.own or origin is None or allowed in ("*", origin):
         return ""
     return f"Access-Control-Allow-Origin is {allowed or 'missing'}"
 
 
-def _html_module(
-    ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]
-) -> ResponseFault | None:
+def _html_module(ask: Ask, headers: AnyHeaders) -> ResponseFault | None:
     """The fault of a module that is an HTML page. Classic scripts are not in mode "cors"."""
     is_module = ask.exchange.is_program and ask.headers.get("Sec-Fetch-Mode") == "cors"
     is_html = headers.get("Content-Type", "").lower().startswith("text/html")
@@ -265,7 +267,7 @@ def _html_module(
 def _give(ask: Ask, stored: StoredResponse) -> Plain:
     """A stored response, or a 304 if the browser has it."""
     headers = stored.headers.copy()
-    ask.exchange.fault = _html_module(ask, headers)
+    _note_fault(ask, headers)
     ask.exchange.received = ReceivedResponse(HTTPStatus.OK, stored.headers, stored.digest)
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:

@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
+from yarl import URL
 
 from prerender.config.settings import NetworkSettings
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.assets import AssetStore
 from prerender.gateway.gateway import NetworkRules
+from prerender.gateway.resource_kind import ResponseFault
 from prerender.http.caching import Terms, stored
+from prerender.urls.hosts import Hosts
 from tests.conftest import Reply, StartOrigin, StartProxy
 from tests.support import raw
-from tests.support.plain_client import PlainClient
+from tests.support.plain_client import Elsewhere, PlainClient
 from tests.support.sampling import sampled
 
 FRESH = {"Cache-Control": "max-age=600"}
 TAGGED = {"ETag": '"1"'}
+CORS = {"Sec-Fetch-Dest": "empty", "Sec-Fetch-Mode": "cors"}
 SCRIPT = {"Sec-Fetch-Dest": "script", "Accept": "*/*"}
 
 
@@ -45,6 +50,19 @@ class Origin:
         if tag and request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers=headers)
         return web.Response(status=self.status, text=self.body, headers=headers)
+
+    @asynccontextmanager
+    async def elsewhere(self, start_origin: StartOrigin) -> AsyncIterator[PlainClient]:
+        """It has the hosts below the site's."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        site = await start_origin(application)
+        rules = NetworkRules(
+            AddressPolicy(Hosts(["*.example.com"])), NetworkSettings(cache_bytes=10**6)
+        )
+        resolver = Elsewhere(URL(site.url).port or 0)
+        async with PlainClient.open("http://127.0.0.1:9", resolver, rules=rules) as client:
+            yield client
 
     @asynccontextmanager
     async def behind(
@@ -94,6 +112,27 @@ async def test_what_is_fresh_is_asked_for_once(start_origin: StartOrigin) -> Non
     assert second.headers["Cache-Control"] == "max-age=600, no-store"
     assert 0 <= int(second.headers["Age"]) < 60
     assert second.headers["Content-Length"] == "4"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Cache-Control": "public, max-age=600"},
+        {"Cache-Control": "public, no-cache"} | TAGGED,
+    ],
+)
+async def test_what_the_page_may_not_read_is_a_fault(
+    start_origin: StartOrigin, headers: dict[str, str]
+) -> None:
+    """Each time: of a response that is streamed, stored, used again or validated."""
+    async with Origin(headers, content_type="application/json").elsewhere(start_origin) as client:
+        with client.visit(1, None) as visit:
+            for _ in range(2):
+                sent = CORS | {"Origin": "http://www.example.com"}
+                await client.request("api.example.com", "/data", headers=sent)
+    faults = [(one.status, one.fault) for one in visit.requests.exchanges]
+    assert faults == [(200, ResponseFault.UNREADABLE)] * 2
 
 
 async def test_what_is_not_fresh_is_asked_about(start_origin: StartOrigin) -> None:
