@@ -248,9 +248,11 @@ def _note_fault(ask: Ask, headers: AnyHeaders) -> None:
 def _unreadable(ask: Ask, headers: AnyHeaders) -> str:
     """Why the page may not read a response to a request for another origin (CORS), or ''.
 
-    The check of WHATWG Fetch, section 4.10, without credentials: there are none.
+    The check of WHATWG Fetch, section 4.10, without credentials: there are none. Navigations by POST
+    have an Origin, too.
     """
-    origin = ask.request.headers.get("Origin")
+    is_cors = ask.request.headers.get("Sec-Fetch-Mode", "cors") == "cors"
+    origin = ask.request.headers.get("Origin") if is_cors else None
     allowed = headers.get("Access-Control-Allow-Origin")
     if ask.own or origin is None or allowed in ("*", origin):
         return ""

@@ -135,6 +135,19 @@ async def test_what_the_page_may_not_read_is_a_fault(
     assert faults == [(200, ResponseFault.UNREADABLE)] * 2
 
 
+async def test_a_form_that_a_frame_sends_to_another_host(start_origin: StartOrigin) -> None:
+    sent = {
+        "Origin": "http://www.example.com",
+        "Sec-Fetch-Dest": "iframe",
+        "Sec-Fetch-Mode": "navigate",
+    }
+    async with Origin({}, content_type="text/html").elsewhere(start_origin) as client:
+        with client.visit(1, None) as visit:
+            await client.request("api.example.com", "/form", headers=sent, method="POST")
+    (exchange,) = visit.requests.exchanges
+    assert (exchange.judged, exchange.status, exchange.fault) == (True, 200, None)
+
+
 async def test_what_is_not_fresh_is_asked_about(start_origin: StartOrigin) -> None:
     origin = Origin(TAGGED)
     async with origin.behind(start_origin) as pages:
