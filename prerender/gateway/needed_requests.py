@@ -101,8 +101,13 @@ class Needed:
 
 
 def is_beacon(method: str, headers: AnyHeaders) -> bool:
-    """Whether the page may not read the response: of a preflight, of sendBeacon, in mode "no-cors"."""
-    return method == "OPTIONS" or headers.get("Sec-Fetch-Mode") == "no-cors"
+    """Whether the page does not read the response: of a preflight, of sendBeacon, in mode "no-cors", or
+    of a prefetch, which is for the next page."""
+    return (
+        method == "OPTIONS"
+        or headers.get("Sec-Fetch-Mode") == "no-cors"
+        or headers.get("Sec-Purpose", "").startswith("prefetch")
+    )
 
 
 class Hanging:

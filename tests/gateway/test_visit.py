@@ -107,6 +107,18 @@ async def test_a_refused_host_of_the_site_is_a_fault_that_names_the_setting(
     assert "[network] allow" in fault.text
 
 
+async def test_the_content_does_not_depend_on_a_prefetch(start_origin: StartOrigin) -> None:
+    """As Chromium 156 sends it for ``<link rel=prefetch crossorigin>``."""
+    origin = await pages(start_origin, {})
+    cors = {"Sec-Fetch-Dest": "empty", "Sec-Fetch-Mode": "cors"}
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
+            for more in ({}, {"Sec-Purpose": "prefetch"}, {"Sec-Purpose": "prefetch;prerender"}):
+                await browser.request("www.example.com", "/next", headers=cors | more)
+    asked = [(one.status, one.needed, one.judged) for one in visit.requests.exchanges]
+    assert asked == [(404, True, True), (404, False, False), (404, False, False)]
+
+
 async def test_what_is_listed_may_be_private() -> None:
     async with Canary.open() as canary:
         here = f"127.0.0.1:{canary.port}"
