@@ -9,26 +9,30 @@ from urllib.parse import urljoin
 from yarl import URL
 
 from prerender.browser.page_results import Rendered
+from prerender.snapshots.snapshot import Header
 from prerender.snapshots.target import Target
 from prerender.urls.addresses import url_of
 from prerender.urls.references import pretty_reference
 
 # The headers that a page may set. With any other, content injected into the page could control the
 # server's response.
-_PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
+_LANGUAGE = "Content-Language"
+# Each adds to the others, as also those of the document do.
+ROBOTS = "X-Robots-Tag"
 _BODILESS = (204, 205, 206, 304)
 
 
 def status_and_headers(
     target: Target, rendered: Rendered, public: URL, hosts: tuple[str, ...]
-) -> tuple[int, dict[str, str]]:
+) -> tuple[int, list[Header]]:
     """The status of the snapshot, and the headers that the page sets.
 
     A 3xx needs a Location on the site at ``public``, whose ``hosts`` get pretty URLs.
     """
     status = _status(rendered.status, rendered.status_codes)
     location = None
-    headers: dict[str, str] = {}
+    language: list[Header] = []
+    robots: list[Header] = []
     for line in rendered.headers:
         name, _, value = line.partition(":")
         name, value = name.strip().lower(), value.strip()
@@ -36,12 +40,15 @@ def status_and_headers(
             continue
         if name == "location":
             location = location or _own_location(target, value, public, hosts)
-        elif name in _PAGE_HEADERS:
-            headers[_PAGE_HEADERS[name]] = value
+        elif name == _LANGUAGE.lower():
+            language = [(_LANGUAGE, value)]
+        elif name == ROBOTS.lower() and (ROBOTS, value) not in robots:
+            robots.append((ROBOTS, value))
+    headers = language + robots
     if status // 100 == 3:
         if location is None:
             return rendered.status, headers
-        headers["Location"] = location
+        headers.append(("Location", location))
     return status, headers
 
 

@@ -22,7 +22,7 @@ from prerender.http import forwarding_headers
 from prerender.http.caching import forbids_storing
 from prerender.http.fields import is_html
 from prerender.rendering.internal_host import replacing
-from prerender.rendering.meta_tags import status_and_headers
+from prerender.rendering.meta_tags import ROBOTS, status_and_headers
 from prerender.rendering.moved import has_moved, with_canonical
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.verdict import (
@@ -94,10 +94,11 @@ class SnapshotBuilder:
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{len(body)} bytes", about=target.url)
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
+        replaced = {name for name, _ in own} - {ROBOTS}
         copies = (
-            header for header in self._copied_headers(target, document) if header[0] not in own
+            header for header in self._copied_headers(target, document) if header[0] not in replaced
         )
-        headers = (*copies, *own.items(), *self._changes)
+        headers = (*copies, *own, *self._changes)
         if self._content.soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
         return Snapshot(

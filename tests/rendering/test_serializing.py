@@ -293,6 +293,23 @@ async def test_urls_of_the_internal_host_are_pretty_and_public(
     assert answer.headers.getall("X-Robots-Tag") == ["a: noindex", "b: noindex"]
 
 
+async def test_robots_tags_of_a_page_add_to_those_of_its_document(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    tags = ("otherbot: noindex", "noarchive", "max-snippet: 9")
+    metas = (f'<meta name="prerender-header" content="X-Robots-Tag: {tag}">' for tag in tags)
+    language = '<meta name="prerender-header" content="Content-Language: de">'
+    document = web.Response(
+        text=f"<head>{''.join(metas)}{language}</head><body>text",
+        content_type="text/html",
+        headers={"X-Robots-Tag": "nofollow", "Content-Language": "en"},
+    )
+    origin = await pages(start_origin, {"/": document})
+    answer = await (await start_proxy(origin.url)).crawl("/")
+    assert answer.headers.getall("X-Robots-Tag") == ["nofollow", *tags]
+    assert answer.headers.getall("Content-Language") == ["de"]
+
+
 async def test_what_settings_add(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     overrides = {"snapshot": {"add_canonical": True}}
     text = await _snapshot(start_origin, start_proxy, "<head><title>t</title></head>", overrides)
