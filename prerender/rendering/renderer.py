@@ -221,12 +221,23 @@ class Renderer:
                     variant=target.variant,
                 )
             if isinstance(rendered, Rendered) and "Chrome/" in rendered.html:
-                rendered = replace(rendered, html=without_number(rendered.html, page.number))
+                rendered = _without_number(rendered, page.number)
         return rendered, visit, queue
 
     @staticmethod
     def _left(deadline: float) -> float:
         return max(0.0, deadline - time.monotonic())
+
+
+def _without_number(rendered: Rendered, number: int) -> Rendered:
+    """Remove the page's number from the text, before and after the place of a canonical link."""
+    at = max(0, rendered.canonical_at)
+    before, after = (
+        without_number(part, number) for part in (rendered.html[:at], rendered.html[at:])
+    )
+    return replace(
+        rendered, html=before + after, canonical_at=min(rendered.canonical_at, len(before))
+    )
 
 
 def _fetches(visit: Visit, rendered: Rendered | Departed) -> tuple[Fetch, ...]:

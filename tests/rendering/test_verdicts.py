@@ -1,8 +1,11 @@
 """Verdicts of renders without failed requests: blank and moved pages, refreshes, leaks."""
 
+import itertools
+
 import pytest
 from aiohttp import web
 
+from prerender.browser import page as page_of_the_browser
 from prerender.rendering.moved import has_moved
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
@@ -154,6 +157,20 @@ async def test_the_origins_host_is_taken_out(
     text = (await proxy.crawl("/")).text
     assert origin_host not in text
     assert f'href="{PUBLIC}/x"' in text
+
+
+async def test_a_canonical_link_behind_a_user_agent(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is shorter in the snapshot than in the page."""
+    monkeypatch.setattr(page_of_the_browser, "_numbers", itertools.count(1234))
+    script = """document.documentElement.dataset.agent = navigator.userAgent;
+      history.replaceState({}, "", "/home");"""
+    origin = await pages(start_origin, {"/": f"<title>t</title><p>home<script>{script}</script>"})
+    proxy = await start_own_proxy(origin.url, SETTINGS | {"browser": {"pages": 1}})
+    text = (await proxy.crawl("/")).text
+    assert "0.0.0 " in text
+    assert f'<head><link rel="canonical" href="{PUBLIC}/home"><meta charset' in text
 
 
 async def test_a_page_that_shows_its_user_agent_is_the_same_each_time(
