@@ -71,7 +71,7 @@ export const computeStyle = () => {
 };
 export const computeStyleInTime = () => { if (now() - computedAt >= FRAME_MS) computeStyle(); };
 
-// Milliseconds until each running animation ends; Infinity if it does not. Finished ones are not listed, although
+// Milliseconds until each running animation ends; Infinity if it does not, or stands still. Finished ones are not listed, although
 // their events come with the next frame.
 export const animationEnds = () => {
   const ends = [];
@@ -85,7 +85,7 @@ export const animationEnds = () => {
     else if (!finished.has(animation)) { finished.add(animation); wantFrame(); }
     if (playState !== "running" || !(end >= 0)) { animations.delete(animation); return; }
     const rest = playbackRate > 0 ? end - (currentTime ?? 0) : currentTime ?? 0;
-    ends[ends.length] = Math.max(0, rest / Math.abs(playbackRate));
+    ends[ends.length] = playbackRate === 0 ? Infinity : Math.max(0, rest / Math.abs(playbackRate));
   });
   if (transitions && ends.length === 0) wantFrame();
   return ends;

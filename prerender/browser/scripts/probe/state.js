@@ -34,7 +34,7 @@ const state = () => {
   const due = [];
   let pending = 0;
   const falls = (left) => {
-    if (left > LATEST_MS) return;
+    if (!(left <= LATEST_MS)) return;
     if (pending < MOST_TIMERS) due[pending++] = left;
     else if (left < due[0]) due[0] = left;
   };

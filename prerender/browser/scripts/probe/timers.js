@@ -4,6 +4,9 @@ import {
   call, clearTimeout, FRAME_MS, intervals, listen, Math, newMap, now, patch, report, setTimeout, then, timers,
 } from "./core.js";
 
+// An id as the browser converts it: pages also keep them as texts.
+const numberOf = (id) => id | 0;
+
 // ---- Timers: virtual time runs them, the probe only tracks them.
 patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest) {
   if (typeof callback !== "function") {
@@ -28,9 +31,9 @@ patch(globalThis, "setInterval", (original) => function (...given) {
 for (const method of ["clearTimeout", "clearInterval"]) {
   // Either clears both kinds (HTML, section 8.6).
   patch(globalThis, method, (original) => function (id) {
-    timers.delete(id);
-    intervals.delete(id);
-    return original.call(globalThis, id);
+    original.call(globalThis, id);
+    timers.delete(numberOf(id));
+    intervals.delete(numberOf(id));
   });
 }
 
@@ -51,9 +54,10 @@ patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
 
 // ---- Animation frames: every 16 ms of virtual time, without a frame of the browser.
 export let frames = newMap();
+let due = newMap(); // the frames that are run now
 let nextFrame = 0;
 const flushFrames = () => {
-  const due = frames;
+  due = frames;
   frames = newMap();
   const time = pageTime();
   computeStyle();
@@ -69,7 +73,10 @@ if (globalThis.requestAnimationFrame) {
     frames.set(++nextFrame, callback);
     return nextFrame;
   });
-  patch(globalThis, "cancelAnimationFrame", () => function (id) { frames.delete(id); });
+  patch(globalThis, "cancelAnimationFrame", () => function (id) {
+    frames.delete(numberOf(id));
+    due.delete(numberOf(id));
+  });
 }
 
 // ---- Idle callbacks: at the end of a slice the page is idle.
@@ -85,6 +92,5 @@ patch(globalThis, "requestIdleCallback", () => function (callback) {
   return id;
 });
 patch(globalThis, "cancelIdleCallback", () => function (id) {
-  idle.delete(id);
-  clearTimeout.call(globalThis, id);
+  if (idle.delete(numberOf(id))) clearTimeout.call(globalThis, id);
 });
