@@ -242,6 +242,10 @@ class Gateway:
         exchange.limited = isinstance(error, LimitReached)
         exchange.reason = str(error)
         exchange.status = HTTPStatus.FORBIDDEN
+        # The request that follows a refused preflight is not sent.
+        exchange.needed |= exchange.method == "OPTIONS" and self._needed.may_matter(
+            exchange.url, exchange.destination
+        )
         # Visitors reach all hosts of the site, at any port.
         exchange.refused = exchange.needed and not exchange.limited
         if exchange.refused and not isinstance(error, Unlisted):

@@ -93,15 +93,18 @@ async def test_only_listed_third_parties(start_origin: StartOrigin) -> None:
 
 
 @pytest.mark.parametrize("only_listed", [False, True])
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
 async def test_a_refused_host_of_the_site_is_a_fault_that_names_the_setting(
-    only_listed: bool,
+    only_listed: bool, method: str
 ) -> None:
+    """Also of a preflight: the request that follows is not sent."""
     rules = NetworkRules(addresses=AddressPolicy(only_listed=only_listed))
     async with PlainClient.open(NOTHING, Elsewhere(9), rules=rules) as browser:
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             for host in ("api.example.com", "api.example.net"):
-                headers = {"Sec-Fetch-Dest": "empty"}
-                assert (await browser.request(host, "/data", headers=headers)).status == 403
+                headers = {"Sec-Fetch-Dest": "empty", "Sec-Fetch-Mode": "cors"}
+                answer = await browser.request(host, "/data", method=method, headers=headers)
+                assert answer.status == 403
     (fault,) = faults_of(visit.requests.exchanges)
     assert (fault.url, fault.ours) == ("http://api.example.com/data", True)
     assert "[network] allow" in fault.text
