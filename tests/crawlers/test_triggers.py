@@ -48,7 +48,8 @@ async def test_crawlers_get_what_people_see(
     # One snapshot for all of them, and for those who ask by the ugly URL.
     answer = await proxy.get("/?q=1&_escaped_fragment_=")
     assert "hit" in answer.headers["Cache-Status"]
-    assert answer.headers.getall("Vary") == ["Accept-Encoding"]
+    # There, only because a class of crawlers is refused.
+    assert answer.headers.getall("Vary") == ["Accept-Encoding", "User-Agent"]
     fresh = await proxy.get(
         "/?q=1", headers={"User-Agent": GOOGLEBOT, "If-None-Match": answer.headers["ETag"]}
     )
