@@ -81,7 +81,7 @@ _TERMS = XPath("//dt[not(.//div or .//p or .//pre or .//dt or .//h2 or .//h3 or 
 _RAISED = XPath("//sup[not(.//a or .//img)]")
 # Powers, charges and numbers of notes; not ordinals (1st, XXe) or marks (TM).
 _POWER = re.compile(
-    r"(?=.*[\d+\u2212\u2013-]|[ijkmnpqtxyzT]$)(?!.*[^\W\d_]{2})[\w+\u2212\u2013.,/·() -]{1,40}"
+    r"(?=.*[\d+\u2212\u2013-]|[ijkmnpqtxyzT]$)(?!.*[^\W\d_]{2})[\w+\u2212\u2013.,/·()^ -]{1,40}"
 )
 _NEEDS_NO_BRACKETS = re.compile(r"[+\u2212\u2013-]?(?:[\d.,]+|\w)?[+\u2212\u2013-]?")
 _CAN_BE_RAISED = re.compile(r"[\w)}]\Z")
@@ -114,7 +114,7 @@ def tidy(page: HtmlElement) -> None:
         strong.text, term.text = term.text, None
         strong.extend(list(term))
         term.append(strong)
-    for raised in _RAISED(page):
+    for raised in reversed(_RAISED(page)):  # a power within a power comes first
         power = " ".join(raised.text_content().split())
         if _POWER.fullmatch(power) and _CAN_BE_RAISED.search(_text_before(raised)):
             raised[:] = []

@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+import traceback
 from contextlib import suppress
 
 from prerender.extensions.markdown.convert import markdown_of
@@ -93,6 +94,9 @@ def main() -> None:
             done, text = True, markdown_of(html, url)
         except ValueError as error:
             done, text = False, str(error).encode("utf-8", "replace")
+        except Exception as error:  # rather than start a new process for each such page
+            traceback.print_exc()
+            done, text = False, f"bug: {error!r}".encode("utf-8", "replace")
         sink.write(_RESULT.pack(done, len(text)) + text)
         sink.flush()
 

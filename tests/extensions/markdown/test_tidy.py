@@ -123,6 +123,7 @@ URL = "https://www.example.com/p"
         # Powers, charges and notes are told from what they follow; not ordinals, marks and links.
         ("<p>10<sup>6</sup> m<sup>-2</sup>, <i>x</i><sup>n</sup>, (a)<sup>n+1</sup>",
          "10^6 m^-2, *x*^n, (a)^(n+1)"),
+        ("<p>2<sup>2<sup>3</sup></sup>, x<sup>2<sup>y</sup></sup>", "2^(2^3), x^(2^y)"),
         ("<p>H<sub>2</sub>O, SO<sub>4</sub><sup>2\u2212</sup>", "H2O, SO4^2\u2212"),
         ("<p>1<sup>st</sup>, X<sup>e</sup>, 1<sup>er</sup>, A<sup>TM</sup> B<sup>®</sup> C<sup>*</sup>",
          "1st, Xe, 1er, ATM B® C\\*"),
