@@ -207,7 +207,7 @@ class Gateway:
                         await visit.frame_turn()
                     return await self._respond(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
-                return self._refused(visit, exchange, error)
+                return self._refused(request, visit, exchange, error)
             except TimeoutError:
                 # An error of the server, not a block.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
@@ -215,7 +215,7 @@ class Gateway:
                 return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
-                    return self._refused(visit, exchange, cause)
+                    return self._refused(request, visit, exchange, cause)
                 exchange.status = error.status
                 exchange.fault = ResponseFault.DISCONNECTED
                 return Plain(status=error.status)
@@ -237,15 +237,22 @@ class Gateway:
         if gave and exchange.foreign and exchange.destination in DATA and not exchange.blocked:
             self.data_hosts.gave(host)
 
-    def _refused(self, visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
+    def _refused(
+        self,
+        request: BaseRequest,
+        visit: Visit,
+        exchange: Exchange,
+        error: Forbidden | LimitReached,
+    ) -> Plain:
         exchange.blocked = True
         exchange.limited = isinstance(error, LimitReached)
         exchange.reason = str(error)
         exchange.status = HTTPStatus.FORBIDDEN
-        # The request that follows a refused preflight is not sent.
-        exchange.needed |= exchange.method == "OPTIONS" and self._needed.may_matter(
-            exchange.url, exchange.destination
-        )
+        if following := request.headers.get("Access-Control-Request-Method"):
+            # The request that follows a refused preflight is not sent.
+            exchange.needed = self._needed(
+                following, exchange.url, exchange.destination, {}, visit.requests.polled
+            )
         # Visitors reach all hosts of the site, at any port.
         exchange.refused = exchange.needed and not exchange.limited
         if exchange.refused and not isinstance(error, Unlisted):

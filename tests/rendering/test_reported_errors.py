@@ -28,6 +28,8 @@ PAGES = {
       request.onload = () => tried(request.responseText);
       request.send();
     </script>""",
+    "/fallback": "<script>fetch('/logs').then((x) => x.text()).then(JSON.parse)"
+    ".catch(() => 0)</script>",
     "/left-out": "<script>fetch('https://www.google-analytics.com/x').then((x) => x.json())"
     ".catch(() => 0)</script>",
     "/empty": "<script>fetch('/nothing').then((x) => x.json()).catch(() => 0)</script>",
@@ -90,8 +92,9 @@ async def test_malformed_data_is_data_of_the_site(
     for path in ("/tries", "/left-out", "/empty"):
         facts, _ = await _rendered(proxy, path)
         assert (facts.verdict, facts.errors) == ("complete", ()), path
-    facts, _ = await _rendered(proxy, "/login")
-    assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}/logs")
+    for path in ("/login", "/fallback"):
+        facts, _ = await _rendered(proxy, path)
+        assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}/logs"), path
 
 
 async def test_failed_data_of_third_parties_is_reported(

@@ -144,12 +144,14 @@ patch(globalThis.console, "error", (original) => function (...given) {
 });
 
 // Data that arrived but cannot be parsed: applications catch the exception and show an error. Libraries also try to
-// parse what is no JSON, so of texts, only those that are sent as JSON count.
+// parse what is no JSON, so of texts, only those that are sent as JSON count, and whole HTML pages, which servers send
+// in place of data.
 const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+)?json|text\/json)\s*(?:;|$)/i;
-const { exec: matchType } = RegExp.prototype;
+const HTML_PAGE = /^\s*<(?:!doctype\s+html|html)\b/i;
+const { exec: match } = RegExp.prototype;
 const texts = newMap(); // the last responses with their URLs
 const remember = (text, url, type) => {
-  if (!call(matchType, JSON_TYPE, [type ?? ""])) return;
+  if (!call(match, JSON_TYPE, [type ?? ""]) && !call(match, HTML_PAGE, [text])) return;
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
