@@ -74,7 +74,11 @@ class Purges:
     def __init__(self, records: Mapping[Purge, int] | None = None, generation: int = 0) -> None:
         self.records = dict(records or {})
         self.generation = max(generation, *self.records.values(), 0)
-        self._searched = [purge for purge in self.records if purge.kind in ("prefix", "pattern")]
+        self._searched = [
+            (purge, _comparable(purge.value))
+            for purge in self.records
+            if purge.kind in ("prefix", "pattern")
+        ]
 
     @classmethod
     def parse(cls, records: Iterable[tuple[bytes, int]], now: float) -> "Purges":
@@ -163,9 +167,9 @@ class Purges:
             named += [Purge("tag", tag, soft) for tag in tags]
             numbers[soft] = max(self.records.get(purge, 0) for purge in named)
         page = comparable(path) if self._searched else path
-        for purge in self._searched:
+        for purge, value in self._searched:
             number = self.records[purge]
-            if number > max(generation, numbers[purge.soft]) and _means(purge, page):
+            if number > max(generation, numbers[purge.soft]) and _means(purge, value, page):
                 numbers[purge.soft] = number
         if numbers[False] > generation:
             return Verdict(False, numbers[False] / 1_000_000)
@@ -174,10 +178,16 @@ class Purges:
         return None
 
 
-def _means(purge: Purge, path: str) -> bool:
-    if purge.kind == "prefix":
-        return path.startswith(purge.value)
-    return matches(purge.value, path)
+def _means(purge: Purge, value: str, path: str) -> bool:
+    return path.startswith(value) if purge.kind == "prefix" else matches(value, path)
+
+
+def _comparable(value: str) -> str:
+    """The value of a stored purge in the form for comparison, which other releases do not store."""
+    try:
+        return comparable(value)
+    except ValueError:
+        return value
 
 
 def is_tag(text: str) -> bool:

@@ -22,10 +22,25 @@ def test_it_follows_a_wall_clock_that_is_set_late() -> None:
     wall, monotonic = Clock(1_000_000.0), Clock(50.0)
     now = SteadyClock(wall, monotonic)
     wall.now += 3600
-    assert now() == 1_003_600
+    assert now() == 1_000_000
+    wall.now += 10
+    monotonic.now += 10
+    assert now() == 1_003_610
     wall.now += 5
     monotonic.now += 5
-    assert now() == 1_003_605
+    assert now() == 1_003_615
+
+
+def test_it_does_not_follow_a_wall_clock_that_is_wrong_for_a_moment() -> None:
+    wall, monotonic = Clock(1_000_000.0), Clock(50.0)
+    now = SteadyClock(wall, monotonic)
+    for wrong in (1e7, 0.0, 1e7, 0.0):
+        wall.now += 6
+        monotonic.now += 6
+        wall.now += wrong
+        now()
+        wall.now -= wrong
+    assert now() == 1_000_024
 
 
 def test_it_never_goes_back() -> None:

@@ -151,6 +151,9 @@ def test_patterns_of_settings_and_purges_have_the_form_of_pages() -> None:
     prefixed = Purges().with_(Purge("prefix", comparable("/über/#!/")), 1.0)
     assert prefixed.verdict(page, (), "", 0)
     assert prefixed.verdict("/%C3%BCber/", (), "", 0) is None
+    # As other releases store it.
+    stored = Purges().with_(Purge("prefix", "/%c3%bcber/"), 1.0)
+    assert stored.verdict(page, (), "", 0)
 
 
 @given(st.lists(st.text("ab/", max_size=3), min_size=1, max_size=5), st.text("ab/", max_size=3))
