@@ -99,4 +99,5 @@ async def fetch(upstream: Upstream, public: URL) -> str:
             body += part
             if len(body) >= MAX_BYTES:
                 break
-    return body[:MAX_BYTES].decode("utf-8", "replace")
+    # Editors of Windows write a byte order mark.
+    return body[:MAX_BYTES].decode("utf-8-sig", "replace")

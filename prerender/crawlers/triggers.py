@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from prerender.config.crawler_classes import CrawlerClass
@@ -45,11 +46,22 @@ class Paths:
 
     def allow(self, page: str) -> bool:
         """Whether a page may be rendered, by its path, query and ``#!`` state."""
-        whole = comparable(page)
-        forms = {whole, whole.partition("#!")[0]}
+        forms = _known_forms(page) if len(page) <= _LONGEST_REMEMBERED else _forms(page)
         if _match(self.exclude, forms):
             return False
         return not self.include or _match(self.include, forms)
+
+
+def _forms(page: str) -> tuple[str, ...]:
+    """The page in the form for comparison, with and without its state."""
+    whole = comparable(page)
+    path, mark, _ = whole.partition("#!")
+    return (whole, path) if mark else (whole,)
+
+
+# Crawlers request the same pages repeatedly.
+_known_forms = lru_cache(maxsize=1024)(_forms)
+_LONGEST_REMEMBERED = 2048
 
 
 def _match(patterns: Iterable[str], forms: Collection[str]) -> bool:

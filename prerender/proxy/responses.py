@@ -82,7 +82,7 @@ def _fields_of(result: SnapshotResult) -> bytes:
         math.floor(result.ttl),
         math.floor(result.age),
         result.detail,
-        storable=result.snapshot.storable,
+        storable=result.snapshot.storable or result.snapshot.status // 100 == 3,
     )
     if result.timings is None:
         return lines
@@ -95,7 +95,7 @@ def _lines_of_cache(
 ) -> bytes:
     """Caching headers, which are equal for all hits with the same age in seconds.
 
-    Without ``storable``, and if the proxy heeds it, other caches must not store the snapshot either.
+    Without ``storable``, and if the proxy heeds it, other caches must not store the page either.
     max-age is what is left of the TTL, without an Age field: caches by RFC 9111 (section 4.2.3) would
     subtract the age once more, and nginx does not know it. The age is a parameter of Cache-Status.
     """

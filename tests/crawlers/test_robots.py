@@ -81,7 +81,8 @@ def test_comments_are_no_rules() -> None:
 
 
 async def test_the_opt_out_is_heeded(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    robots = web.Response(text="User-agent: *\nDisallow: /private*_escaped_fragment_\n")
+    # With the byte order mark that editors of Windows write.
+    robots = web.Response(text="\ufeffUser-agent: *\nDisallow: /private*_escaped_fragment_\n")
     page = "<p id=out>shell</p><script>out.textContent = 'rendered'</script>"
     origin = await pages(start_origin, {"/robots.txt": robots, "/private": page, "/public": page})
     proxy = await start_proxy(origin.url, {"triggers": {"robots_opt_out": True}})

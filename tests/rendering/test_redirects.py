@@ -55,6 +55,7 @@ async def test_meta_refresh(start_origin: StartOrigin, start_proxy: StartProxy) 
     proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
     answer = await proxy.crawl("/now")
     assert (answer.status, answer.headers["Location"]) == (302, f"{SITE}/b")
+    assert answer.headers["Cache-Control"] == "no-cache"
     assert (await proxy.crawl("/again")).status == 200
 
 
