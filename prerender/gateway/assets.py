@@ -166,6 +166,9 @@ class Assets:
         async with self._egress.ask(ask, headers) as response:
             if stored and response.status == 304:
                 current = self._renewed(ask, stored, response)
+                if shared and caching.is_personal(response.headers):
+                    shared.set_result(None)
+                    shared = None
             else:
                 on = caching.terms(response.status, response.headers, time.time())
                 if on is None or not self.store.has_room_for(response.content_length or 0):
@@ -181,7 +184,9 @@ class Assets:
         self, ask: Ask, stored: StoredResponse, response: ClientResponse
     ) -> StoredResponse:
         """The stored response after a 304."""
-        renewed = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
+        headers = end_to_end(response.headers)
+        self._egress.publish(headers, own=ask.own)
+        renewed = caching.refreshed(stored, headers, time.time(), time.monotonic())
         if caching.is_personal(response.headers):
             self.store.forget(ask.url)
         else:

@@ -16,15 +16,19 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 from prerender.gateway.address_policy import AddressPolicy, Forbidden, at_other
-from prerender.http.portions import Portions
+from prerender.http.portions import Portions, Turns
 
 _DNS_CACHE_SECONDS = 10
+# Shorter than that of common servers (Node.js: 5 s): a POST that meets their close is not repeated.
+_KEEP_ALIVE_SECONDS = 4
 # Host and port of the request for which sockets are being opened.
 _PEER: ContextVar[tuple[str, int]] = ContextVar("peer")
 
 
 class _Response(Portions, ResponseHandler):
     """A connection whose peer may send many tiny chunks."""
+
+    turns = Turns()  # not those of clients
 
 
 class CheckedConnector(TCPConnector):
@@ -35,6 +39,7 @@ class CheckedConnector(TCPConnector):
             limit=0,
             resolver=resolver,
             ttl_dns_cache=_DNS_CACHE_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
             socket_factory=self._open_socket,
         )
         self._policy = policy

@@ -4,10 +4,10 @@ Redirects, errors of the origin and anything that is not HTML need no browser.
 """
 
 import re
+import time
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
+from http.cookiejar import http2time  # type: ignore[attr-defined]  # it is not in typeshed
 from urllib.parse import urljoin
 
 from aiohttp import ClientError, ClientResponse
@@ -84,7 +84,7 @@ async def fetch(
     else:
         forwarding_headers.mark(headers, public)
     forwarding_headers.add_trace(headers, CURRENT.get())
-    cookies = SimpleCookie()
+    cookies: dict[str, str] = {}
     set_cookies: list[str] = []
     for _ in range(_MOST_RETURNS):
         document = await _fetch(upstream, public, target, max_bytes, headers)
@@ -93,12 +93,34 @@ async def fetch(
         if not new or not _returns(document, public, target):
             break
         for line in new:
-            with suppress(CookieError):
-                cookies.load(line)
-        headers["Cookie"] = "; ".join(f"{name}={one.coded_value}" for name, one in cookies.items())
+            _set_cookie(cookies, line)
+        headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
     document.headers.popall("Set-Cookie", None)
     document.headers.extend(("Set-Cookie", line) for line in set_cookies)
     return document
+
+
+def _set_cookie(cookies: dict[str, str], line: str) -> None:
+    """Apply a Set-Cookie as a browser does (RFC 6265 section 5.2), as far as it matters here.
+
+    SimpleCookie drops the whole line for an attribute that it does not know, such as Partitioned.
+    """
+    pair, *parts = line.split(";")
+    name, equals, value = (text.strip() for text in pair.partition("="))
+    if not (name and equals):
+        return
+    attributes = {}
+    for part in parts:
+        key, _, text = part.partition("=")
+        attributes[key.strip().lower()] = text.strip()
+    cookies[name] = value
+    if re.fullmatch(r"-?\d+", attributes.get("max-age", ""), re.ASCII):
+        is_over = int(attributes["max-age"]) <= 0
+    else:
+        expires = http2time(attributes.get("expires", ""))
+        is_over = expires is not None and expires <= time.time()
+    if is_over:
+        del cookies[name]
 
 
 def _returns(document: Document, public: URL, target: str) -> bool:

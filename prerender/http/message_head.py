@@ -25,6 +25,7 @@ MAX_FIELDS = 256
 
 # RFC 9110 section 5.6.2, and the octets that are allowed in a field value (section 5.5).
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_SPACE_BEFORE_COLON = re.compile(rb"\r\n([^:\s]+)[ \t]+(?=:)")
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 # Visible octets without "#": a fragment is no part of a request target (RFC 9112 section 3.2). Octets
 # above 0x7F are not allowed in one, but some clients send UTF-8, and other servers pass it.
@@ -131,6 +132,9 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
 
 
 def _response(head: bytes, to_head: bool) -> ResponseHead:
+    if b" :" in head or b"\t:" in head:
+        # A proxy removes whitespace after a name from responses (RFC 9112 section 5.1).
+        head = _SPACE_BEFORE_COLON.sub(rb"\r\n\1", head)
     first, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(first)
     if match is None:

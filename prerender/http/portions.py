@@ -32,13 +32,13 @@ class Turns:
         return self._free_at - now
 
 
-# Of the only event loop of the process.
-TURNS = Turns()
-
-
 class Portions(BaseProtocol):
-    """Mixin for a protocol of aiohttp: dense data reaches it in portions. Put it first."""
+    """Mixin for a protocol of aiohttp: dense data reaches it in portions. Put it first.
 
+    Connections with the same ``turns`` wait for each other.
+    """
+
+    turns: Turns
     _portions: deque[bytes]
     _wire_of_portions: asyncio.Transport
     _has_ended = False
@@ -105,7 +105,7 @@ class Portions(BaseProtocol):
         super().data_received(self._portions[0])
         if self._portions:
             self._portions.popleft()
-        wait = TURNS.after(time.perf_counter() - began)
+        wait = self.turns.after(time.perf_counter() - began)
         if self._portions and wait < _SHORTEST_SECONDS:
             self._loop.call_soon(self._pass_on)
         elif self._portions:

@@ -31,7 +31,7 @@ from prerender.http.message_head import (
     escaped,
     parse_request,
 )
-from prerender.http.portions import Portions
+from prerender.http.portions import Portions, Turns
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import error_response
 
@@ -167,9 +167,16 @@ class ClientConnection(web.RequestHandler):
             self._receive_head(data)
         elif data:
             self._receive_body(data)
-            super().data_received(data)
+            self._parse(data)
         else:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        try:
             super().data_received(data)
+        except Exception as error:  # IndexError of yarl for the target http://a[::1]@/
+            log.debug("request_not_parsed", error=repr(error))
+            self._refuse(BadMessage("the request target is malformed"))
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Let a half-closed client have the response in progress."""
@@ -349,9 +356,9 @@ class ClientConnection(web.RequestHandler):
         # Alone: aiohttp drops valid requests before a malformed one in the same packet.
         length = end + len(_HEAD_END) - received if self.busy else len(data)
         head, rest = data[:length], data[length:]
-        super().data_received(head if head.isascii() else self._escaped(head, received))
+        self._parse(head if head.isascii() else self._escaped(head, received))
         if rest and not self._deaf:
-            super().data_received(rest)
+            self._parse(rest)
 
     def _escaped(self, head: bytes, received: int) -> bytes:
         """A part of a head without octets in its request line that aiohttp refuses."""
@@ -424,6 +431,8 @@ class ClientConnection(web.RequestHandler):
         if self._reading_held and len(self._raw) <= _AHEAD_BYTES and self.transport is not None:
             self._reading_held = False
             self.transport.resume_reading()
+        if self._front.draining and not self._raw:
+            self.force_close()
 
     def _refused(self, error: BadMessage) -> Written:
         """Respond to a bad request and end the connection."""
@@ -500,6 +509,8 @@ class _EarlyBytes:
 
 class FairConnection(Portions, ClientConnection):
     """A connection to a client that may send many tiny chunks."""
+
+    turns = Turns()
 
 
 class _TakenOver(Connection):

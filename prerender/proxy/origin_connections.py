@@ -44,8 +44,9 @@ class OriginConnections:
     """Opens connections to the origin at ``url``, and keeps idle ones for reuse."""
 
     def __init__(self, url: URL, connect_timeout: float, sweeper: Sweeper) -> None:
-        assert url.host is not None
-        self._host = url.host
+        # In ASCII: Python's own encoding (IDNA 2003) is that of another domain for some names.
+        assert url.raw_host is not None
+        self._host = url.raw_host
         self._port = url.port
         self._tls = ssl.create_default_context() if url.scheme == "https" else None
         self._connect_timeout = connect_timeout

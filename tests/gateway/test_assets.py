@@ -358,6 +358,24 @@ async def test_many_at_once_for_what_is_not_for_others(start_origin: StartOrigin
     assert len(origin.asked) == 20
 
 
+async def test_many_at_once_whose_confirmation_is_personal(start_origin: StartOrigin) -> None:
+    """Each asks for itself. What the 304 says of its connection is not of the response."""
+    origin = Origin(TAGGED | {"Keep-Alive": "timeout=9", "Location": "http://internal/"})
+    async with origin.behind(start_origin) as pages:
+        await pages.get()
+        origin.headers |= {"Set-Cookie": "sid=1"}
+        origin.open.clear()
+        asking = [asyncio.create_task(pages.get()) for _ in range(3)]
+        async with asyncio.timeout(raw.SECONDS):
+            while not (len(origin.asked) == 2 and pages.under_way == len(asking)):
+                await asyncio.sleep(0)
+        origin.open.set()
+        answers = await asyncio.gather(*asking)
+    assert [answer.body for answer in answers] == [b"code"] * 3
+    assert not any("Keep-Alive" in answer.headers for answer in answers)
+    assert len(origin.asked) == 4
+
+
 async def test_the_first_one_may_leave(start_origin: StartOrigin) -> None:
     origin = Origin(FRESH)
     origin.open.clear()

@@ -143,3 +143,13 @@ def test_other_bodies() -> None:
 def test_members_of_lists() -> None:
     assert members(" Keep-Alive,\tX ,, ") == {"keep-alive", "x"}
     assert members("") == frozenset()
+
+
+def test_whitespace_after_names_is_removed_from_responses() -> None:
+    head = parse_response(
+        b"HTTP/1.1 200 OK\r\nContent-Type : text/html\r\nContent-Length \t: 3\r\nX: a : b", "GET"
+    )
+    assert head.body_bytes == 3
+    assert head.fields.get("content-type") == "text/html"
+    assert b"\r\nX: a : b\r\n" in head.forwarded
+    assert b"\r\nContent-Type: text/html\r\n" in head.forwarded

@@ -105,6 +105,7 @@ TARGETS = {
         b"http:///x",
         b"http://u@h/",
         b"http://a b/",
+        b"http://a[::1]@/",  # yarl raises IndexError
         b"?a",
         b"",
     )

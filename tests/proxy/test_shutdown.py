@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from prerender.config.settings import ServerSettings
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request
+from prerender.proxy.client_connection import RequestHandler
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
@@ -32,9 +34,9 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(site: Site) -> AsyncIterator[Server]:
+async def serving(site: RequestHandler, timeouts: ServerSettings = LIMITS) -> AsyncIterator[Server]:
     with Sweeper() as sweeper:
-        server = Server(site, LIMITS, sweeper)
+        server = Server(site, timeouts, sweeper)
         await server.listen("127.0.0.1", 0, 100)
         yield server
         await server.close(0)
@@ -65,6 +67,27 @@ async def test_a_kept_connection_is_closed_at_once() -> None:
         assert (await client.answer()).endswith(b"ok")
         await asyncio.wait_for(server.close(5), 0.4)
         assert await client.rest() == b""
+
+
+async def test_a_response_that_has_begun_ends_the_connection() -> None:
+    """Its head, without Connection: close, was sent before the shutdown."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: Request, client: ClientStream) -> None:
+        client.begin(200, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", b"")
+        begun.set()
+        await go_on.wait()
+        client.write(b"ok")
+
+    unlimited = limits(100 * raw.SECONDS)
+    async with serving(answer, unlimited) as server, raw.client(server.port) as client:
+        await client.send(GET)
+        await begun.wait()
+        closing = asyncio.create_task(server.close(10 * raw.SECONDS))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await client.rest()).endswith(b"\r\n\r\nok")
+        await asyncio.wait_for(closing, raw.SECONDS)
 
 
 async def test_a_request_that_is_on_its_way_is_answered() -> None:

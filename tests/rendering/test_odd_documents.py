@@ -113,8 +113,10 @@ async def test_a_redirect_to_itself_with_a_cookie_is_followed(
     async def answer(request: web.Request) -> web.Response:
         if "seen" not in request.cookies:
             bounce = web.Response(status=302, headers={"Location": request.path_qs})
-            bounce.set_cookie("seen", "1")
+            bounce.headers["Set-Cookie"] = "seen=1; Secure; Partitioned"
+            bounce.headers.add("Set-Cookie", "over=1; Max-Age=0")
             return bounce
+        assert request.headers["Cookie"] == "seen=1"
         page = "<p id=out></p><script>out.textContent = document.cookie</script>"
         return web.Response(text=page, content_type="text/html")
 
