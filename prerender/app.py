@@ -71,7 +71,8 @@ _BACKLOG = 1024
 # Of a process with one client and a browser; far more are needed in production.
 _FEWEST_FILES = 128
 
-_TOKEN = "[admin] token"  # noqa: S105 (the name of the setting)
+# The settings that a reload applies.
+_TOKENS = ("[admin] token", "[admin] token_file")
 
 log = structlog.get_logger(__name__)
 
@@ -316,8 +317,11 @@ def _vary(settings: Settings) -> Vary | None:
 
 
 def _auth(admin: AdminSettings) -> AdminAuth:
-    file = TokenFile(admin.token_file) if admin.token_file else None
-    return AdminAuth(admin.token, admin.hosts, file)
+    return AdminAuth(admin.token, admin.hosts, _token_file(admin))
+
+
+def _token_file(admin: AdminSettings) -> TokenFile | None:
+    return TokenFile(admin.token_file) if admin.token_file else None
 
 
 def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
@@ -357,9 +361,10 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
     )
 
 
-def reload(running: Running, old: Settings, new: Settings) -> None:
+def reload(running: Running, old: Settings, new: Settings) -> Settings:
     """Apply what can be changed while running: the admin tokens. Says what needs a restart.
 
+    ``old``: the settings in effect. Returns those that are afterwards. Raises ConfigError.
     Files of address ranges and of tokens are read again by themselves when they change.
     """
     changed = [
@@ -368,11 +373,18 @@ def reload(running: Running, old: Settings, new: Settings) -> None:
         for key, value in getattr(new, section)
         if value != getattr(getattr(old, section), key)
     ]
-    applied = [name for name in changed if name == _TOKEN and new.admin.token != (AUTO,)]
+    applied = [name for name in changed if name in _TOKENS]
+    token, token_file = new.admin.token, new.admin.token_file
+    # Without a token, anybody could use the listener: it stays bound to its old address.
+    if token == (AUTO,) or not (token or token_file):
+        applied = []
     if applied:
-        running.auth.renew_tokens(new.admin.token)
+        running.auth.renew_tokens(token, _token_file(new.admin))
+        admin = old.admin.model_copy(update={"token": token, "token_file": token_file})
+        old = old.model_copy(update={"admin": admin})
     log.info(
         "reloaded",
         applied=", ".join(applied) or "nothing",
         needs_restart=", ".join(name for name in changed if name not in applied) or "nothing",
     )
+    return old

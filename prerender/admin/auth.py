@@ -42,12 +42,12 @@ class AdminAuth:
         self, tokens: Iterable[str], hosts: Iterable[str], file: TokenFile | None = None
     ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._file = file
-        self.renew_tokens(tokens)
+        self.renew_tokens(tokens, file)
 
-    def renew_tokens(self, tokens: Iterable[str]) -> None:
-        """Replace the tokens of the settings. Sessions end with the token that opened them."""
+    def renew_tokens(self, tokens: Iterable[str], file: TokenFile | None = None) -> None:
+        """Replace all tokens. Sessions end with the token that opened them."""
         self._tokens = tuple(tokens)
+        self._file = file
 
     @property
     def needs_token(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
 
 from prerender import app
 from prerender.admin import auth
@@ -163,6 +164,48 @@ def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + auth.SESSION_SECONDS + 1)
     assert not guarding.knows(request)
+
+
+async def test_a_reload_never_removes_the_last_token(tmp_path: Path) -> None:
+    """The settings allow an address of this machine alone without a token, but the listener is still
+    bound to the old one."""
+    file = tmp_path / "tokens"
+    file.write_text("another-token-of-length\n")
+    everywhere = {"host": "0.0.0.0", "token": TOKEN}
+    in_effect = settings_for("http://127.0.0.1:9", {**NO_BROWSER, "admin": everywhere})
+    async with proxied(web.Application(), {**NO_BROWSER, "admin": everywhere}) as proxy:
+
+        async def accepted() -> list[str]:
+            tokens = (TOKEN, "another-token-of-length", "")
+            headers = [{"Authorization": f"Bearer {token}"} for token in tokens]
+            answers = [await ask(proxy, "GET", "/api/v1/summary", one) for one in headers]
+            return [
+                token for token, answer in zip(tokens, answers, strict=True) if answer[0] == 200
+            ]
+
+        def reloaded(admin: dict[str, str]) -> tuple[str, str]:
+            nonlocal in_effect
+            new = settings_for("http://127.0.0.1:9", {**NO_BROWSER, "admin": admin})
+            with capture_logs() as logs:
+                in_effect = app.reload(proxy.running, in_effect, new)
+            return logs[0]["applied"], logs[0]["needs_restart"]
+
+        assert await accepted() == [TOKEN]
+        for admin in ({"host": "127.0.0.1"}, {"host": "127.0.0.1"}):
+            assert reloaded(admin) == ("nothing", "[admin] host, [admin] token")
+            assert await accepted() == [TOKEN]
+        assert reloaded({"host": "0.0.0.0", "token_file": str(file)}) == (
+            "[admin] token_file, [admin] token", "nothing"
+        )  # fmt: skip
+        assert await accepted() == ["another-token-of-length"]
+        assert reloaded({"host": "127.0.0.1"}) == ("nothing", "[admin] host, [admin] token_file")
+        assert await accepted() == ["another-token-of-length"]
+        file.unlink()
+        with pytest.raises(ConfigError):
+            reloaded({"host": "0.0.0.0", "token": TOKEN, "token_file": f"{file}2"})
+        assert await accepted() == ["another-token-of-length"]
+        assert reloaded(everywhere) == ("[admin] token_file, [admin] token", "nothing")
+        assert await accepted() == [TOKEN]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "www.example.com"])

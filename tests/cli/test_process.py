@@ -247,6 +247,15 @@ async def test_sighup_reloads_the_settings(
     assert "[cache] ttl" in line
     assert await status("the-first-token-1") == 401
     assert await status("the-second-token-2") != 401
+    # What was not applied is named again, and a token is never removed without another one.
+    file.write_text('[cache]\nttl = "5m"\n')
+    command.process.send_signal(signal.SIGHUP)
+    line = re.sub(r"\x1b\[[0-9;]*m", "", await command.logged("reloaded"))
+    assert "applied=nothing" in line
+    assert "[admin] token" in line
+    assert "[cache] ttl" in line
+    assert await status("") == 401
+    assert await status("the-second-token-2") != 401
 
 
 async def test_the_admin_token_is_rotated_without_a_restart(

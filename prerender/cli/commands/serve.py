@@ -50,12 +50,10 @@ def run(options: argparse.Namespace) -> int:
             nonlocal settings
             try:
                 new = load(options.config, overrides=common.overrides_of(options))
+                for running in started:
+                    settings = app.reload(running, settings, new)
             except ConfigError as error:
                 log.warning("reload_failed", problems=error.problems)
-                return
-            for running in started:
-                app.reload(running, settings, new)
-                settings = new
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_stop)
