@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from prerender.background import cancel_all
-from prerender.errors import ShuttingDown
+from prerender.errors import RenderError, ShuttingDown
 
 T = TypeVar("T")
 
@@ -38,7 +38,8 @@ class Coalesced(Generic[T]):
         """The result of ``work()``, or of the running work with this key.
 
         The second value tells whether it was running already. A cancelled caller does not affect the
-        others; exceptions of the work are raised to all of them. Raises ShuttingDown after ``close()``.
+        others; exceptions of the work are raised to all of them. Raises ShuttingDown after ``close()``,
+        and RenderError if the work was cancelled otherwise.
         """
         if self._closed:
             raise ShuttingDown("the proxy is shutting down")
@@ -50,9 +51,12 @@ class Coalesced(Generic[T]):
         try:
             return await asyncio.shield(shared.task), joined
         except asyncio.CancelledError:
-            if self._closed and not _is_cancelled():
+            if _is_cancelled():
+                raise
+            if self._closed:
                 raise ShuttingDown("the proxy is shutting down") from None
-            raise
+            # Not a cancellation of the caller, whose client would get no response.
+            raise RenderError("what it waited for was cancelled") from None
         finally:
             shared.waiting -= 1
             if not shared.waiting and not shared.begun:

@@ -78,7 +78,10 @@ class Deploys:
                 or (render := self._snapshots.refresh_ahead(target, 0.0)) is None
             ):
                 continue
-            try:
-                await render
-            except PrerenderError as error:
+            # The end of the renewal must not cancel it: clients may wait for it, too.
+            await asyncio.wait([render])
+            error = None if render.cancelled() else render.exception()
+            if isinstance(error, PrerenderError):
                 log.info("renewal_failed", url=target.url, reason=str(error))
+            elif error is not None:
+                log.error("renewal_failed", url=target.url, reason=repr(error), exc_info=error)

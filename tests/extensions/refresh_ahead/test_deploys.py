@@ -1,5 +1,6 @@
 """A deploy is noticed by new assets, and what it replaced is renewed, the most requested first."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -82,6 +83,32 @@ async def test_a_renewal_goes_on_when_a_page_fails() -> None:
     site.clock.now += 200
     await site.get()
     await until(lambda: "/works" in site.renders.rendered)
+    await site.close()
+
+
+async def test_the_end_of_a_renewal_leaves_the_render_to_those_who_wait() -> None:
+    """Another page of the deploy starts the renewal anew, and the proxy may shut down."""
+    waited_for = target("/renewed")
+
+    def popular() -> list[Target]:
+        site.renders.gate.clear()
+        return [waited_for]
+
+    site = Deployed(freshness_of(100.0), popular)
+    site.renders.asset_fingerprint = "v1"
+    for page in (PAGE, waited_for):
+        await site.cached.snapshot(page)
+    site.clock.now += 200
+    site.renders.asset_fingerprint = "v2"
+    async with asyncio.timeout(20):
+        async with site.deploys.renewing():
+            await site.cached.snapshot(PAGE)
+            await until(lambda: site.renders.running)
+            waiting = asyncio.create_task(site.cached.snapshot(waited_for))
+            await until(lambda: site.cached._renders._running[waited_for.key].waiting)
+        site.renders.gate.set()
+        answer = await waiting
+    assert (answer.how, answer.snapshot.asset_fingerprint) == ("coalesced", "v2")
     await site.close()
 
 
