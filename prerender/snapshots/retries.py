@@ -45,6 +45,17 @@ class Retries:
         elif retry.count > RETRIES:
             self.succeeded(target)
 
+    def ended(self, target: Target, *, failed: bool) -> None:
+        """A render in the background has ended: the retry of a page is over, unless it ended in what
+        has called ``failed`` or ``succeeded`` already."""
+        retry = self._pages.get(target.key)
+        if retry is None or retry.timer is not None:
+            return
+        if failed:
+            self.failed(target)
+        else:
+            self.succeeded(target)
+
     def succeeded(self, target: Target) -> None:
         """Forget a page."""
         retry = self._pages.pop(target.key, None)

@@ -254,10 +254,17 @@ class CachedSnapshots:
         return True
 
     async def _refresh(self, target: Target) -> SnapshotResult:
+        failed = True
         try:
-            return await self._render_if_nobody_does(target, 0)
+            result = await self._render_if_nobody_does(target, 0)
+            failed = result.how is CacheResult.KEPT
+        except NotRenderable as reason:
+            failed = reason.origin_failed
+            raise
         finally:
             self._refreshing -= 1
+            self._retries.ended(target, failed=failed)
+        return result
 
     async def _render_if_nobody_does(
         self, target: Target, wait_seconds: float, before: float = 0.0, since: float = 0.0
