@@ -43,9 +43,9 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"', re.ASCII)
 class Entry:
     """A stored snapshot. ``path``: its path, query and ``#!`` fragment; ``key``: its cache key.
 
-    Unix seconds: ``stored`` when it was rendered, or renewed without rendering, ``expires`` until when
-    it is fresh, ``retry`` before when it is not refreshed again. ``refusals``: how many worse snapshots
-    were refused. ``generation``: the last purge before its render. ``fence``: the lease of its render.
+    Unix seconds: ``stored`` when its render began, or it was renewed without rendering, ``expires``
+    until when it is fresh, ``retry`` before when it is not refreshed again. ``refusals``: how many
+    worse snapshots were refused. ``generation``: the last purge before it. ``fence``: its lease.
     ``trusted``: until when this copy may be used without reading the store again.
     """
 
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def rendered(self) -> float:
-        """When it was rendered, in Unix seconds: before ``stored`` if it was renewed since."""
+        """When its render began, in Unix seconds: before ``stored`` if it was renewed since."""
         return self.stored if self.renewals is None else self.renewals.rendered
 
     @property

@@ -11,7 +11,7 @@ from prerender.snapshots.target import Target
 class Renewals:
     """How a stored snapshot has been renewed, and whether it may be renewed without rendering.
 
-    ``rendered``: its last render; ``count``: how often it was renewed since without rendering.
+    ``rendered``: when its last render began; ``count``: how often it was renewed without one since.
     ``confirmed``: checks by rendering in a row that confirmed it. ``futile``: how often in a row its
     inputs differed, but not the snapshot. Not before ``suspended`` again, because of ``why``.
     Times in Unix seconds.
@@ -74,4 +74,5 @@ class Revalidation(Protocol):
         revalidated: RevalidationResult,
         now: float,
     ) -> tuple[Snapshot, Renewals]:
-        """What to store of a new snapshot. ``revalidated``: the result for the ``old`` one."""
+        """What to store of a new snapshot, whose render began ``now``. ``revalidated``: the result for
+        the ``old`` one."""

@@ -76,6 +76,11 @@ class Coalesced(Generic[T]):
         """Whether the work of a key is running."""
         return key in self._running
 
+    async def ended(self, key: str) -> None:
+        """Wait for the end of the running work of a key, however it ends."""
+        if shared := self._running.get(key):
+            await asyncio.wait([shared.task])
+
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Start ``work()`` unless it is running already. It is finished even without callers."""
         shared = self._running.get(key)

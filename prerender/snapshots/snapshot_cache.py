@@ -142,8 +142,10 @@ class CachedSnapshots:
     async def renew(self, target: Target) -> SnapshotResult:
         """Render a new snapshot, even if a fresh one is stored. It is judged and stored as usual.
 
+        A running render is awaited first: it may have begun before what the caller knows of.
         Raises RenderError, OriginError or NotRenderable.
         """
+        await self._renders.ended(target.key)
         if not self._freshness.ordinary(target.path):
             return await self._shared(target, lambda: self._render_only(target))
         return await self._shared(target, lambda: self._render_anyway(target))
@@ -323,6 +325,7 @@ class CachedSnapshots:
     async def _render(
         self, target: Target, lease: Lease, revalidated: RevalidationResult = _UNTRIED
     ) -> SnapshotResult:
+        began = self._clock()
         try:
             result = await self._made(target)
         except NotRenderable as reason:
@@ -335,7 +338,7 @@ class CachedSnapshots:
             if isinstance(error, EmptyPage):
                 self._retries.failed(target)
             return await self._despite(error, target, lease)
-        return await self._keep(result, target, lease, revalidated)
+        return await self._keep(result, target, lease, revalidated, began)
 
     async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
         """Serve the old snapshot after a failed render. Raises ``error`` if it is too old."""
@@ -353,9 +356,14 @@ class CachedSnapshots:
         return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(
-        self, result: SnapshotResult, target: Target, lease: Lease, revalidated: RevalidationResult
+        self,
+        result: SnapshotResult,
+        target: Target,
+        lease: Lease,
+        revalidated: RevalidationResult,
+        began: float,
     ) -> SnapshotResult:
-        """Store a new snapshot in place of the old one, if it is good enough."""
+        """Store a new snapshot in place of the old one, if it is good enough. ``began``: its render."""
         snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
@@ -388,14 +396,15 @@ class CachedSnapshots:
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
-        snapshot, renewals = await self._with_renewals(target, old, snapshot, revalidated, now)
+        snapshot, renewals = await self._with_renewals(target, old, snapshot, revalidated, began)
         for observer in self._before_storing:
             await observer(target, old, snapshot)
         entry = Entry(
             target.key,
             target.path,
             snapshot,
-            stored=now,
+            # What the site has changed since then may be missing in it.
+            stored=began,
             expires=now + ttl,
             generation=lease.generation,
             fence=lease.fence or 0,
@@ -420,12 +429,12 @@ class CachedSnapshots:
         old: Entry | None,
         snapshot: Snapshot,
         revalidated: RevalidationResult,
-        now: float,
+        began: float,
     ) -> tuple[Snapshot, Renewals | None]:
         """The snapshot as it is stored, with what is known about renewing it without rendering."""
         if self.revalidation is None:
             return snapshot, None
-        return await self.revalidation.after_render(target, old, snapshot, revalidated, now)
+        return await self.revalidation.after_render(target, old, snapshot, revalidated, began)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
         """Compress the snapshot in another thread, or reuse the codings of the old one."""

@@ -282,6 +282,38 @@ async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) ->
         await asking
 
 
+async def test_a_renewal_does_not_take_a_render_that_began_before_it(site: Site) -> None:
+    """The site, or a purge, may have changed in between. Those that begin later share one."""
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(site.get())
+        await until(lambda: site.renders.running)
+        renewals = [asyncio.create_task(site.cached.renew(PAGE)) for _ in range(3)]
+        await asyncio.sleep(0)
+        site.renders.gate.set()
+        assert (await first).how == "miss"
+        answers = await asyncio.gather(*renewals)
+    assert [answer.how for answer in answers] == ["miss", "coalesced", "coalesced"]
+    assert site.renders.count == 2
+
+
+async def test_a_snapshot_is_as_old_as_the_beginning_of_its_render(site: Site) -> None:
+    """What changed after that may be missing. The TTL counts from the end."""
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(site.get())
+        await until(lambda: site.renders.running)
+        site.clock.now += 5
+        site.renders.gate.set()
+        await first
+        entry = await site.store.get(PAGE.key)
+        assert entry is not None
+        assert (entry.rendered, entry.expires) == (site.clock.now - 5, site.clock.now + 100)
+        again = site.cached.render_since(PAGE, site.clock.now - 1)
+        assert again is not None
+        assert (await again).how == "miss"
+
+
 async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
     clock = Clock()
     renders = Renders("x" * 50_000)

@@ -155,6 +155,19 @@ async def test_outcomes(replica: Replica) -> None:
     }  # fmt: skip
 
 
+async def test_a_render_that_began_before_the_job_is_not_what_it_wants(replica: Replica) -> None:
+    replica.renders.gate.clear()
+    waiting = asyncio.create_task(replica.cached.snapshot(target("/a")))
+    await until(lambda: replica.renders.running)
+    job = (await replica.jobs.create(listed("/a"))).id
+    replica.renders.gate.set()
+    async with asyncio.timeout(SECONDS):
+        await waiting
+    await replica.done(job)
+    assert await outcomes(replica, job) == {"/a": "rendered"}
+    assert replica.renders.count == 2
+
+
 async def test_pages_that_are_missing_and_files(replica: Replica) -> None:
     replica.renders.error = NotRenderable("status 404", answered_with=404)
     job = (await replica.jobs.create(listed("/gone"))).id
