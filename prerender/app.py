@@ -55,7 +55,7 @@ from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
-from prerender.snapshots.variants import Vary
+from prerender.snapshots.variants import ORDINARY, Vary
 from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, LineFormatter
 from prerender.telemetry.metrics import Metrics
@@ -137,10 +137,11 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         )
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
+        vary = _vary(settings)
         agents = await stack.enter_async_context(signed_agents(settings))
         decider = Decider(
             triggers,
-            SitePages(target_of, _site_hosts(settings), tracking, _vary(settings)),
+            SitePages(target_of, _site_hosts(settings), tracking, vary),
             Clientele(
                 Clients(settings.server.trusted_proxies),
                 verified.verify,
@@ -168,6 +169,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             triggers=triggers,
             published=verified.published,
             target_of=target_of,
+            variants=(ORDINARY, *(vary.variants if vary else ())),
             handler=handler,
             respond=handler,
             auth=auth,

@@ -38,6 +38,7 @@ from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
+from prerender.snapshots.variants import Variant
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.telemetry import Telemetry
 
@@ -47,8 +48,8 @@ class Proxy:
     """The parts of a proxy.
 
     ``respond``: responds to public requests; it may be wrapped. ``remembered``: objects with lists of
-    what clients and pages sent, by their name in the metrics. ``while_serving``: entered when the proxy
-    listens, and closed before it stops.
+    what clients and pages sent, by their name in the metrics. ``variants``: all that a page may
+    have. ``while_serving``: entered when the proxy listens, and closed before it stops.
     """
 
     settings: Settings
@@ -61,6 +62,7 @@ class Proxy:
     triggers: Triggers
     published: Sequence[PublishedRanges]
     target_of: Callable[..., Target]
+    variants: Sequence[Variant]
     handler: Handler
     respond: RequestHandler
     auth: AdminAuth

@@ -7,6 +7,7 @@ from yarl import URL
 from prerender.http.forwarding_headers import authority
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.target import Target
+from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
@@ -37,14 +38,14 @@ class Site:
             raise ValueError(f"{name}: {text[:200]!r}: give a URL of {self.url}, or a path")
         return path
 
-    def target(self, text: str) -> Target:
+    def target(self, text: str, variant: Variant = ORDINARY) -> Target:
         """The target of a pretty or ugly URL. Raises ValueError."""
         path = self.path("url", text)
         try:
             pretty = pretty_of(f"{self.url}{path}")
         except ValueError as error:
             raise ValueError(f"url: {text[:200]!r}: {error}") from None
-        return Target.of(self.public, pretty, self._tracking)
+        return Target.of(self.public, pretty, self._tracking, variant)
 
     def target_of(self, entry: Entry) -> Target:
         """The target of a stored snapshot, with its variant."""

@@ -59,6 +59,7 @@ class Vary:
     """Selects variants by device, by ``languages``, or both.
 
     The first language is the default. ``fields``: the request headers that select the variant.
+    ``variants``: all that are declared.
     """
 
     def __init__(self, *, device: bool = False, languages: Sequence[str] = ()) -> None:
@@ -66,6 +67,11 @@ class Vary:
         self._languages = {tag.lower(): tag for tag in languages}
         self.fields = (("User-Agent",) if device else ()) + (
             ("Accept-Language",) if languages else ()
+        )
+        self.variants = tuple(
+            Variant(device, language)
+            for device in (DEVICES if device else DEVICES[:1])
+            for language in (languages or ("",))
         )
         self._device = lru_cache(maxsize=_REMEMBERED)(_device_of)
         self._language: Callable[[str], str] = lru_cache(maxsize=_REMEMBERED)(self._negotiated)

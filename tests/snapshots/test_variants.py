@@ -82,6 +82,14 @@ def test_nothing_but_what_is_declared_comes_out(user_agent: str, language: str) 
     variant = vary.variant_of(_headers({"User-Agent": user_agent, "Accept-Language": language}))
     assert variant.device in ("desktop", "mobile")
     assert variant.language in LANGUAGES
+    assert variant in vary.variants
+
+
+def test_all_variants() -> None:
+    assert Vary().variants == (Variant(),)
+    assert Vary(device=True).variants == (Variant(), Variant("mobile"))
+    variants = Vary(device=True, languages=LANGUAGES).variants
+    assert len(set(variants)) == 2 * len(LANGUAGES)
 
 
 def test_each_variant_has_a_key_of_its_own() -> None:

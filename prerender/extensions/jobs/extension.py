@@ -19,7 +19,6 @@ from prerender.http.forwarding_headers import authority
 from prerender.rendering.spare_capacity import SpareCapacity
 from prerender.sitemaps.origin_sitemaps import OriginSitemaps
 from prerender.snapshots.stores.from_settings import beside
-from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
 
 
@@ -61,7 +60,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         # It may wait for the render of another replica first.
         claim_seconds=2 * settings.render.timeout + 10,
     )
-    watch = _watch(settings, jobs, store, sitemaps)
+    watch = _watch(proxy, jobs, sitemaps)
     proxy.admin.add(JobsApi(jobs, proxy.site), SitemapsApi(watch))
     proxy.metrics.watch(_metrics, worker, watch)
     proxy.while_serving.append(worker.working())
@@ -73,17 +72,24 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         await job_store.close()
 
 
-def _watch(
-    settings: Settings, jobs: Jobs, store: Store, sitemaps: OriginSitemaps
-) -> SitemapWatch | None:
+def _watch(proxy: Proxy, jobs: Jobs, sitemaps: OriginSitemaps) -> SitemapWatch | None:
     """What watches the sitemaps of the settings. Raises ConfigError."""
-    if not settings.sitemaps.watch:
+    settings = proxy.settings.sitemaps
+    if not settings.watch:
         return None
     try:
-        urls = [jobs.sitemap(url) for url in settings.sitemaps.urls]
+        urls = [jobs.sitemap(url) for url in settings.urls]
     except ValueError as error:
         raise ConfigError([f"[sitemaps] urls: {error}"]) from error
-    return SitemapWatch(jobs, store, sitemaps, urls, settings.sitemaps.interval)
+    return SitemapWatch(
+        jobs,
+        proxy.store,
+        sitemaps,
+        urls,
+        settings.interval,
+        variants=proxy.variants,
+        site=proxy.site,
+    )
 
 
 def open_jobs(settings: Settings) -> JobStore:

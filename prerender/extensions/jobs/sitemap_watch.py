@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import structlog
 from protego import Protego
 
+from prerender.admin.page_urls import Site
 from prerender.background import running
 from prerender.errors import FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs import listed_pages
@@ -26,6 +27,7 @@ from prerender.sitemaps.parsing import Listed
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
+from prerender.snapshots.variants import Variant
 
 CHANGES = ("new", "changed", "gone")
 _STATE, _PAGES = "sitemaps", "sitemaps.pages"
@@ -79,7 +81,10 @@ class SitemapReading:
 
 
 class SitemapWatch:
-    """Watches ``urls``, or the sitemaps that robots.txt names, every ``interval`` seconds."""
+    """Watches ``urls``, or the sitemaps that robots.txt names, every ``interval`` seconds.
+
+    ``variants``: those of each page of the ``site``.
+    """
 
     def __init__(
         self,
@@ -88,12 +93,17 @@ class SitemapWatch:
         sitemaps: OriginSitemaps,
         urls: Sequence[str],
         interval: float,
+        *,
+        variants: Sequence[Variant],
+        site: Site,
     ) -> None:
         self._jobs = jobs
         self._store = store
         self._sitemaps = sitemaps
         self._urls = urls
         self._interval = interval
+        self._variants = variants
+        self._site = site
         self._now = asyncio.Event()
         self.changes: Counter[str] = Counter(dict.fromkeys(CHANGES, 0))
         self.last: SitemapReading | None = None
@@ -151,7 +161,8 @@ class SitemapWatch:
         now = time.time()
         again = now + min(self._interval, _AGAIN_SECONDS)
         # If that is unknown, all pages would be new.
-        known = listed_pages.decode(await self._store.notes.read(_PAGES))
+        note = await self._store.notes.read(_PAGES)
+        known = await asyncio.to_thread(listed_pages.decode, note)
         try:
             rules = await self._sitemaps.robots()
         except FetchFailed as error:
@@ -228,7 +239,7 @@ class SitemapWatch:
                 pages, priority="low", stale_only=True, source="sitemaps"
             )
             job = made.id
-        await self._drop([key.hex() for key in result.gone])
+        await self._drop(result.gone)
         self.changes.update(new=result.new, changed=result.changed, gone=len(result.gone))
         if result.new or result.changed or result.gone:
             data = await asyncio.to_thread(listed_pages.encode, result.known)
@@ -236,25 +247,26 @@ class SitemapWatch:
                 raise StoreError("the store did not take the list of pages")
         return job
 
-    async def _drop(self, keys: Sequence[str]) -> None:
-        """Drop snapshots: by a purge, of which a CDN learns, or only here if they are many, because old
-        purges are merged into one of everything."""
-        for key in keys:
-            entry = await self._store.get(key)
-            if entry is not None and len(keys) <= _MOST_PURGED:
-                await self._store.purges.purge(Purge("url", entry.path))
-            else:
-                await self._store.delete(key)
+    async def _drop(self, paths: Sequence[str]) -> None:
+        """Drop all variants of pages: by a purge, of which a CDN learns, or only here if they are many,
+        because old purges are merged into one of everything."""
+        for path in paths:
+            if len(paths) <= _MOST_PURGED:
+                await self._store.purges.purge(Purge("url", path))
+                continue
+            with suppress(ValueError):  # not a URL any more, by other rules
+                for variant in self._variants:
+                    await self._store.delete(self._site.target(path, variant).key)
 
 
 class _WatchedPages:
-    """The pages of a reading by the bytes of their keys. ``not_rendered``: those that robots.txt
+    """The pages of a reading by their paths. ``not_rendered``: those that robots.txt
     disallows; they count as listed all the same."""
 
     def __init__(self, jobs: Jobs, rules: Protego) -> None:
         self._jobs = jobs
         self._rules = rules
-        self.pages: dict[bytes, Listed] = {}
+        self.pages: dict[str, Listed] = {}
         self.not_rendered: set[str] = set()
         self.invalid = 0
         self.is_full = False
@@ -272,11 +284,10 @@ class _WatchedPages:
             except ValueError:
                 self.invalid += 1
                 continue
-            key = bytes.fromhex(target.key)
-            if len(self.pages) >= MOST_PAGES and key not in self.pages:
+            if len(self.pages) >= MOST_PAGES and target.path not in self.pages:
                 self.is_full = True
                 return
-            self.pages[key] = Listed(target.path, entry.lastmod)
+            self.pages[target.path] = Listed(target.path, entry.lastmod)
             if not any(self._rules.can_fetch(target.url, name) for name in _CRAWLERS):
                 self.not_rendered.add(target.path)
 

@@ -8,10 +8,16 @@ import pytest
 from aiohttp import web
 from protego import Protego
 
+from prerender.admin.page_urls import Site
 from prerender.errors import ConfigError, FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.sitemap_watch import SitemapReading, SitemapWatch
 from prerender.sitemaps.parsing import Listed
+from prerender.snapshots.purges import Purge
+from prerender.snapshots.target import Target
+from prerender.snapshots.variants import ORDINARY, Variant, Vary
+from prerender.urls.ajax_crawling import PrettyURL
+from prerender.urls.tracking import NO_TRACKING
 from tests.conftest import StartOrigin, StartProxy
 from tests.extensions.dashboard.test_api import Api
 from tests.extensions.jobs.test_worker import Replica, redis, replicas
@@ -70,7 +76,11 @@ class FaultySitemaps(Sitemaps):
 
 
 def watch_of(replica: Replica, sitemaps: Sitemaps, urls: tuple[str, ...] = ()) -> SitemapWatch:
-    return SitemapWatch(replica.jobs, replica.jobs._store, sitemaps, urls, 3600.0)  # type: ignore[arg-type]
+    return SitemapWatch(
+        replica.jobs, replica.jobs._store, sitemaps, urls, 3600.0,  # type: ignore[arg-type]
+        variants=(ORDINARY, *Vary(device=True, languages=("en", "de")).variants),
+        site=Site(PUBLIC, NO_TRACKING),
+    )  # fmt: skip
 
 
 async def looked(watch: SitemapWatch) -> SitemapReading:
@@ -109,6 +119,25 @@ async def test_what_changes_is_rendered_and_what_is_gone_is_dropped(replica: Rep
     assert await replica.jobs._store.get(target("/c").key) is None
     assert (await replica.cached.snapshot(target("/a"))).how == "hit"
     assert watch.changes == {"new": 3, "changed": 1, "gone": 1}
+    await replica.cached.close()
+
+
+@pytest.mark.parametrize("gone", [1, 101])
+async def test_all_variants_of_a_page_that_is_gone_are_dropped(replica: Replica, gone: int) -> None:
+    """Also if the default one is not stored. A few by a purge, of which a CDN learns."""
+    pages = [f"{number}" for number in range(2 * gone)]
+    sitemaps = Sitemaps(**dict.fromkeys(pages, 1e9))
+    watch, store = watch_of(replica, sitemaps), replica.jobs._store
+    await looked(watch)
+    page = f"/{pages[-1]}"
+    variants = [Variant(*one) for one in (("mobile", "de"), ("desktop", "en"), ("mobile", "en"))]
+    targets = [Target.of(PUBLIC, PrettyURL(page, ""), variant=one) for one in variants]
+    for one in targets:
+        await replica.cached.snapshot(one)
+    sitemaps.files[MAP] = dict.fromkeys(pages[:gone], 1e9)
+    assert (await looked(watch)).gone == gone
+    assert [await store.get(one.key) for one in targets] == [None] * 3
+    assert (Purge("url", page) in store.purges.purges.records) == (gone == 1)
     await replica.cached.close()
 
 
