@@ -56,7 +56,8 @@ class AdminClient:
 
     def rendered(self, url: str, timeout: float) -> dict[str, Any]:
         """Render a page again, in ``timeout`` seconds: models.Rendered."""
-        return self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout)
+        # A running render of the page is awaited first.
+        return self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + 2 * timeout)
 
     def create_job(self, body: Mapping[str, object]) -> dict[str, Any]:
         """Create a job; it may take its time to store a long list."""
