@@ -8,6 +8,7 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from prerender.snapshots import strict_json
@@ -19,6 +20,8 @@ from prerender.snapshots.variants import DEVICES, Device
 
 # Rows to process before other tasks get a turn: about a millisecond.
 PIECE = 500
+# Rows to add, besides the limit, before the best ones are merged.
+_MERGED_AT_ONCE = 10 * PIECE
 
 Sort = Literal["path", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -161,6 +164,9 @@ class SelectedRows:
 class Selection:
     """Filters and sorts rows that are added in pieces.
 
+    ``merge`` and ``selected`` belong into a thread: with a high limit they take a second. They compare
+    in Python, step by step: other threads would have to wait for a single ``sort`` of all rows.
+
     Raises ValueError if ``after`` does not fit the order of the query.
     """
 
@@ -174,7 +180,9 @@ class Selection:
         # The form in dumped lines, for a fast filter. Other texts are searched after parsing.
         plain = self._search.isascii() and self._search.isprintable()
         self._needle = json.dumps(self._search)[1:-1].encode() if plain else b""
-        self._best: list[tuple[tuple[float | str, str], Row]] = []
+        # Sorted, each without what is beyond the limit.
+        self._runs: list[list[tuple[tuple[float | str, str], Row]]] = []
+        self._unmerged = 0
         self._selected = SelectedRows()
         # Redis may return a row twice.
         self._seen: set[str] = set()
@@ -189,7 +197,7 @@ class Selection:
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows."""
         query, after = self._query, self._query.after
-        candidates = self._best
+        candidates = []
         for row in rows:
             if (shown := self._matching(row)) is None:
                 continue
@@ -198,15 +206,31 @@ class Selection:
             place = (self._value(shown), shown.key)
             if after is None or (place < after if query.descending else place > after):
                 candidates.append((place, shown))
+        # Places are distinct, so rows are never compared.
+        candidates.sort(reverse=query.descending)
         # One more than the limit shows whether there is another page.
-        pick = heapq.nlargest if query.descending else heapq.nsmallest
-        self._best = pick(query.limit + 1, candidates, key=lambda candidate: candidate[0])
+        del candidates[query.limit + 1 :]
+        if candidates:
+            self._runs.append(candidates)
+            self._unmerged += len(candidates)
+
+    @property
+    def should_merge(self) -> bool:
+        """Whether to call ``merge`` before more rows are added, so that memory is bounded."""
+        return self._unmerged > self._query.limit + _MERGED_AT_ONCE
+
+    def merge(self) -> None:
+        """Drop added rows that are beyond the limit."""
+        merged = heapq.merge(*self._runs, reverse=self._query.descending)
+        self._runs = [list(islice(merged, self._query.limit + 1))]
+        self._unmerged = 0
 
     def selected(self) -> SelectedRows:
         """The result for all added rows."""
-        selected, limit = self._selected, self._query.limit
-        selected.rows = [row for _, row in self._best[:limit]]
-        selected.next = self._best[limit - 1][0] if len(self._best) > limit else None
+        self.merge()
+        selected, limit, (best,) = self._selected, self._query.limit, self._runs
+        selected.rows = [row for _, row in best[:limit]]
+        selected.next = best[limit - 1][0] if len(best) > limit else None
         return selected
 
     def _matching(self, row: Row) -> Row | None:

@@ -20,7 +20,7 @@ def line_of(entry: Entry, until: float) -> bytes:
 
 
 class Lists:
-    """Finds the snapshots of a ``store``. Blocks the event loop for a millisecond at a time.
+    """Finds the snapshots of a ``store``. Blocks the event loop for milliseconds at a time.
 
     Create it before the first snapshot is stored: the store keeps no lines of earlier ones.
     """
@@ -43,7 +43,7 @@ class Lists:
             await self._look_through_store(selection)
         else:
             await self._look_through_memory(selection)
-        return selection.selected()
+        return await asyncio.to_thread(selection.selected)
 
     async def count(self, purges: Iterable[Purge]) -> int | None:
         """How many snapshots purges would apply to; None if the store cannot list all of them."""
@@ -59,13 +59,21 @@ class Lists:
         entries = self._store.in_memory()
         for start in range(0, len(entries), PIECE):
             selection.add(Row.of(*pair) for pair in entries[start : start + PIECE])
-            await asyncio.sleep(0)
+            await _give_way(selection)
 
     async def _look_through_store(self, selection: Selection) -> None:
         try:
             async with asyncio.timeout(_SECONDS), aclosing(self._store.lines()) as pieces:
                 async for lines in pieces:
                     selection.add_lines(lines)
-                    await asyncio.sleep(0)
+                    await _give_way(selection)
         except TimeoutError as error:
             raise StoreError("listing the store took too long") from error
+
+
+async def _give_way(selection: Selection) -> None:
+    """Give other tasks a turn after a piece."""
+    if selection.should_merge:
+        await asyncio.to_thread(selection.merge)
+    else:
+        await asyncio.sleep(0)

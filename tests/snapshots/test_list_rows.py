@@ -1,11 +1,15 @@
 """Lists of snapshots: in memory, in a file, in Redis."""
 
 import asyncio
+import math
+import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,7 +18,7 @@ from hypothesis import strategies as st
 from prerender.errors import StoreError
 from prerender.snapshots import snapshot_lists
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.list_rows import SORTS, Query, Row, Selection, parse
+from prerender.snapshots.list_rows import PIECE, SORTS, Query, Row, Selection, parse
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot
 from prerender.snapshots.snapshot_lists import Lists, line_of
@@ -167,6 +171,54 @@ async def test_the_loop_goes_on_during_a_list(
     assert (await Lists(store).find(Query())).count == 1005
     task.cancel()
     assert turns > 5
+
+
+class CountedPath(str):
+    """A path that counts how often it is compared, by thread."""
+
+    compared: ClassVar[Counter[int]] = Counter()
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __lt__(self, other: str) -> bool:
+        self.compared[threading.get_ident()] += 1
+        return str.__lt__(self, other)
+
+
+@pytest.mark.parametrize("limit", [1000, 50_000])
+async def test_a_list_compares_each_row_a_few_times(limit: int) -> None:
+    count = 20_000
+    now = time.time()
+    made = Row.of(entry("/"), now + 1000)
+    paths = [f"/{number * 7919 % count}" for number in range(count)]
+    selection = Selection(Query(sort="path", limit=limit), Purges(), now)
+    CountedPath.compared.clear()
+    for start in range(0, count, PIECE):
+        piece = paths[start : start + PIECE]
+        selection.add(made._replace(key=path, path=CountedPath(path)) for path in piece)
+        if selection.should_merge:
+            selection.merge()
+    found = selection.selected()
+    assert [row.path for row in found.rows] == sorted(paths)[:limit]
+    assert found.count == count
+    # About log2(count) each.
+    assert CountedPath.compared.total() < 18 * count
+
+
+async def test_pieces_are_merged_in_a_thread() -> None:
+    count = 6 * PIECE
+    store = Store(BoundedMemoryCache(10**8))
+    for number in range(count):
+        path = f"/{number * 7919 % count}"
+        await store.set(replace(entry(path, key=path), path=CountedPath(path)), 1000)
+    CountedPath.compared.clear()
+    found = await Lists(store).find(Query(sort="path", limit=count))
+    assert [row.path for row in found.rows] == sorted(row.path for row in found.rows)
+    assert len(found.rows) == count
+    # The event loop sorts pieces only.
+    in_loop = CountedPath.compared.pop(threading.get_ident())
+    assert in_loop < count * math.log2(PIECE)
+    assert CountedPath.compared.total() > count
 
 
 async def test_a_redis_that_is_away(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ from prerender.urls.markdown_urls import markdown_url
 LLMS, LLMS_FULL = "/llms.txt", "/llms-full.txt"
 # How long a file is served before it is made again.
 FRESH_SECONDS = 300.0
+# How long to wait after the store could not be listed: that may take seconds, and anyone may ask.
+_RETRY_SECONDS = 30.0
 MOST_PAGES = 2000
 MOST_FULL_BYTES = 4 * 1024 * 1024
 _SITEMAP_SECONDS = 30.0
@@ -62,6 +64,7 @@ class LlmsFiles:
         self._sitemaps = OriginSitemaps(proxy.rendering.upstream, proxy.settings.public_url)
         self._made: dict[str, tuple[float, Snapshot | None]] = {}
         self._making: Coalesced[Snapshot | None] = Coalesced()
+        self._list_again = float("-inf")
         # What is said of a page, by cache key, as long as it has the same snapshot.
         self._pages: LRUCache[str, tuple[float, LlmsPage | None]] = LRUCache(MOST_PAGES)
 
@@ -91,7 +94,8 @@ class LlmsFiles:
     async def _current(self, target: str) -> tuple[float, Snapshot | None]:
         made, snapshot = self._made.get(target, (float("-inf"), None))
         # Without pages, the next snapshot may be the first one.
-        if snapshot is None or time.monotonic() - made >= FRESH_SECONDS:
+        is_due = snapshot is None or time.monotonic() - made >= FRESH_SECONDS
+        if is_due and time.monotonic() >= self._list_again:
             snapshot, _ = await self._making.run(target, lambda: self._make(target))
             made, _ = self._made.get(target, (time.monotonic(), None))
         return made, snapshot
@@ -101,6 +105,7 @@ class LlmsFiles:
         try:
             pages = await self._listed()
         except StoreError:
+            self._list_again = time.monotonic() + _RETRY_SECONDS
             return old
         text = ""
         if pages:

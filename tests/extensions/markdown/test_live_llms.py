@@ -1,12 +1,14 @@
 """/llms.txt and /llms-full.txt, served from stored snapshots."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from prerender.extensions.markdown import live_llms
 from prerender.extensions.markdown.llms import LlmsPage, llms_txt
+from prerender.snapshots import snapshot_lists
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 SITE = "https://www.example.com"
@@ -119,6 +121,27 @@ async def test_no_pages_no_file(start_origin: StartOrigin, start_proxy: StartPro
     proxy = await start_proxy(origin.url, ON)
     assert (await proxy.get("/llms.txt")).status == 404
     await proxy.crawl("/")
+    assert (await proxy.get("/llms.txt")).status == 200
+
+
+async def test_a_store_that_cannot_be_listed_is_left_alone_for_a_while(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    origin = await pages(start_origin, CONTENT)
+    proxy = await start_proxy(origin.url, ON | {"cache": {"url": f"file://{tmp_path}"}})
+    await proxy.crawl("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot_lists, "_SECONDS", -1)
+        assert (await proxy.get("/llms.txt")).status == 404
+    assert (await proxy.get("/llms.txt")).status == 404
+    monkeypatch.setattr(live_llms, "_RETRY_SECONDS", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot_lists, "_SECONDS", -1)
+        proxy = await start_proxy(origin.url, ON | {"cache": {"url": f"file://{tmp_path}"}})
+        assert (await proxy.get("/llms.txt")).status == 404
     assert (await proxy.get("/llms.txt")).status == 200
 
 
