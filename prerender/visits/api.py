@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -75,7 +75,7 @@ class ReportApi:
             "last": day_of(last),
             "items": items,
         }
-        return _response(query.format, visit_list, items)
+        return await _response(query.format, visit_list)
 
     @route("GET", "/report/recent", returns=models.RecentVisits, errors=(409, 503))
     async def recent(self, query: RecentQuery) -> web.Response:
@@ -88,7 +88,7 @@ class ReportApi:
         hours = await (await self._current()).store.read("hours", first, hour)
         items = await asyncio.to_thread(report.visits, hours, VisitsQuery())
         recent: models.RecentVisits = {"since": first * HOUR_SECONDS, "items": items}
-        return _response(query.format, recent, items)
+        return await _response(query.format, recent)
 
     @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
     async def change(self, query: ChangeQuery) -> web.Response:
@@ -102,7 +102,7 @@ class ReportApi:
         after = await store.read("days", at, at + days - 1)
         items = await asyncio.to_thread(report.changes, before, after)
         change_list: models.ChangeList = {"date": query.date, "days": days, "items": items}
-        return _response(query.format, change_list, items)
+        return await _response(query.format, change_list)
 
     @route("GET", "/report/pages", returns=models.PageVisitList, errors=(409, 503))
     async def pages(self, query: PagesQuery) -> web.Response:
@@ -113,7 +113,7 @@ class ReportApi:
         page_list = await asyncio.to_thread(
             report.pages, await self._pages(), self._site.url, query
         )
-        return _response(query.format, page_list, page_list["items"])
+        return await _response(query.format, page_list)
 
     @route("GET", "/report/gap", returns=models.PageVisitList, errors=(409, 502, 503))
     async def gap(self, query: GapQuery) -> web.Response:
@@ -128,8 +128,8 @@ class ReportApi:
                 paths = await self._listed(f"{self._site.url}{path}")
         except (SitemapError, TimeoutError) as error:
             raise web.HTTPBadGateway(text=str(error) or f"{path}: it took too long") from error
-        page_list = report.gap(paths, known, self._site.url, query.limit)
-        return _response(query.format, page_list, page_list["items"])
+        page_list = await asyncio.to_thread(report.gap, paths, known, self._site.url, query.limit)
+        return await _response(query.format, page_list)
 
     @route("GET", "/report/snapshots", returns=models.FindingList, errors=(503,))
     async def snapshots(self, query: SnapshotFindingsQuery) -> web.Response:
@@ -143,7 +143,7 @@ class ReportApi:
         finding_list = await asyncio.to_thread(
             report.findings, rows.rows, known, self._site.url, query
         )
-        return _response(query.format, finding_list, finding_list["items"])
+        return await _response(query.format, finding_list)
 
     async def _current(self) -> Visits:
         """With what was counted until now."""
@@ -172,9 +172,10 @@ def _today() -> int:
     return int(time.time()) // DAY_SECONDS
 
 
-def _response(
-    form: str, content: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
-) -> web.Response:
+async def _response(form: str, content: Mapping[str, Any]) -> web.Response:
+    """The content as JSON, or its items as CSV: made in a thread, as there may be very many."""
     if form == "csv":
-        return web.Response(text=report.as_csv(items), content_type="text/csv", charset="utf-8")
-    return web.json_response(content)
+        text = await asyncio.to_thread(report.as_csv, content["items"])
+        return web.Response(text=text, content_type="text/csv", charset="utf-8")
+    text = await asyncio.to_thread(report.as_json, content)
+    return web.Response(text=text, content_type="application/json", charset="utf-8")

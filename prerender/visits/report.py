@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -207,6 +208,12 @@ def _findings_of(
         yield "canonical-elsewhere", str(canonical)
     if int(characters) < thin:
         yield "thin-text", f"{characters} characters of text"
+
+
+def as_json(content: Mapping[str, Any]) -> str:
+    """Content with items as JSON. Item by item: other threads would have to wait for a single call."""
+    fields = json.dumps({name: value for name, value in content.items() if name != "items"})
+    return f'{fields[:-1]}, "items": [{", ".join(map(json.dumps, content["items"]))}]}}'
 
 
 def as_csv(items: Sequence[Mapping[str, Any]]) -> str:

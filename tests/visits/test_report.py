@@ -4,16 +4,20 @@ import csv
 import io
 import json
 import re
+import threading
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession, web
 
 from prerender import app
+from prerender.visits import report
 from tests.conftest import Proxy, StartOrigin, StartProxy, _start, settings_for
 from tests.support import programs
 from tests.support.browsers import Browsers
@@ -169,6 +173,38 @@ async def test_pages_that_nobody_fetched_and_faults_of_snapshots(
     assert "status 404" in problem["detail"]
     for wrong in ("/visits?by=moon", "/visits?days=0", "/change", "/change?date=today"):
         assert re.match(r"(by|days|date): ", (await ask(proxy, wrong, 400))["detail"])
+
+
+async def test_tables_are_made_in_threads(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, int] = {}
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*arguments: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return function(*arguments)
+
+        return make
+
+    made = ("pages", "gap", "findings", "as_csv", "as_json")
+    for name in made:
+        monkeypatch.setattr(report, name, noted(name, getattr(report, name)))
+    origin = await start_origin(application())
+    settings = {"site": {"url": SITE}, "browser": {"path": "/nonexistent/chromium"}}
+    proxy = await start_proxy(origin.url, settings)
+    await come(proxy, "/long", GPTBOT)
+    for form in ("json", "csv"):
+        for table in ("pages", "gap", "snapshots"):
+            await ask(proxy, f"/{table}?format={form}")
+    assert threads.keys() == set(made)
+    assert threading.get_ident() not in threads.values()
+
+
+def test_json_is_made_item_by_item() -> None:
+    for items in ([], [{"url": "/é"}], [{"url": "/a", "kinds": {"search": 1}}, {"url": "/b"}]):
+        content = {"count": len(items), "items": items, "next": None}
+        assert json.loads(report.as_json(content)) == content
 
 
 async def test_the_command_prints_tables(
