@@ -38,9 +38,9 @@ class Purging:
         """Purge snapshots, for all replicas."""
         purges = self._purges_of(body)
         count = await self.count(purges) if body.count and self.count else None
-        results = [await self._purges.purge(purge) for purge in purges]
+        shared = await self._purges.purge(*purges)
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
-        if not all(results):
+        if not shared:
             raise web.HTTPServiceUnavailable(
                 text="purged in this process only: the store is unavailable"
             )

@@ -8,7 +8,7 @@ progress are purged, too.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from prerender.urls.patterns import comparable, matches
 
@@ -24,8 +24,7 @@ _TAG = re.compile(r"[!-+\--~]{1,128}", re.ASCII)
 _MOST_AHEAD = 86400 * 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(NamedTuple):
     """A purge.
 
     ``value`` is a path, a prefix or a pattern of paths, a tag or an asset fingerprint
@@ -108,10 +107,10 @@ class Purges:
     def __len__(self) -> int:
         return len(self.records)
 
-    def with_(self, purge: Purge, now: float) -> "Purges":
-        """Add a purge at ``now`` (Unix seconds)."""
+    def with_(self, purges: Iterable[Purge], now: float) -> "Purges":
+        """Add purges at ``now`` (Unix seconds), with the same number."""
         number = max(int(now * 1_000_000), self.generation + 1)
-        return Purges(self.records | {purge: number}).merged()
+        return Purges(self.records | dict.fromkeys(purges, number)).merged()
 
     def united(self, others: "Purges") -> "Purges":
         """These and others, of each purge the last."""
@@ -132,7 +131,7 @@ class Purges:
             {
                 purge: number
                 for purge, number in self.records.items()
-                if number > others._last(purge)
+                if number > others.records.get(purge, 0) and number > others._last(purge)
             }
         )
 
@@ -146,7 +145,8 @@ class Purges:
         if len(self.records) <= MOST_RECORDS:
             return self
         by_age = sorted(self.records, key=lambda purge: self.records[purge])
-        old, recent = by_age[: MOST_RECORDS // 2], by_age[MOST_RECORDS // 2 :]
+        # Besides the recent ones, there are at most a soft and a hard one of everything.
+        old, recent = by_age[: -MOST_RECORDS // 2], by_age[-MOST_RECORDS // 2 :]
         records = {purge: self.records[purge] for purge in recent}
         for purge in old:
             everything = Purge("all", soft=purge.soft)

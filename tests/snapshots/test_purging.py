@@ -19,6 +19,7 @@ SETTINGS = {
     "cache": {"stale": "1h"},
 }
 HIT = "prerender; hit;"
+SCRIPTS = ("eval", "evalsha")
 TAGS = '<head><meta name="prerender-cache-tags" content="shop, lamps"></head>'
 
 
@@ -261,6 +262,22 @@ async def test_purging_all_forgets_the_scripts_that_renders_share(
             async with asyncio.timeout(10):  # the other replica learns of it within a second
                 while "mended" not in (await proxy.crawl(f"/{number}")).text:
                     pass
+
+
+async def test_many_purges_are_one_operation_of_the_store(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    async with redis_server(tmp_path) as redis:
+        more = {"cache": {"url": redis.url}, "browser": {"path": "/nonexistent/chromium"}}
+        proxy = await start_proxy("http://127.0.0.1:9", SETTINGS | more)
+        urls = [f"/{number}" for number in range(1000)]
+        await redis.client.execute_command("CONFIG", "RESETSTAT")
+        assert await purge(proxy, {"url": urls}) == (200, {"purged": 1000})
+        stats = await redis.client.info("commandstats")
+        calls = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in SCRIPTS)
+        assert 1 <= calls < 20
+        purges = proxy.running.store.purges.purges
+        assert {one.value for one in purges.records if one.kind == "url"} == set(urls)
 
 
 async def test_a_store_that_cannot_count(

@@ -133,7 +133,7 @@ def test_other_sites_have_other_keys() -> None:
 )
 def test_patterns(pattern: str, page: str, expected: bool) -> None:
     assert matches(comparable(pattern), comparable(page)) is expected
-    purges = Purges().with_(Purge("pattern", comparable(pattern)), 1.0)
+    purges = Purges().with_([Purge("pattern", comparable(pattern))], 1.0)
     assert (purges.verdict(page, (), "", 0) is not None) is expected
 
 
@@ -148,7 +148,7 @@ def test_patterns_of_settings_and_purges_have_the_form_of_pages() -> None:
     assert not triggers_of(settings).may_render(page)
     assert triggers_of(settings).may_render("/uber/")
     assert Freshness(settings.cache).ordinary(page) == 5
-    prefixed = Purges().with_(Purge("prefix", comparable("/über/#!/")), 1.0)
+    prefixed = Purges().with_([Purge("prefix", comparable("/über/#!/"))], 1.0)
     assert prefixed.verdict(page, (), "", 0)
     assert prefixed.verdict("/%C3%BCber/", (), "", 0) is None
     # As other releases store it.
@@ -369,7 +369,7 @@ def test_purges_mean_what_they_say() -> None:
         Purge("asset_fingerprint", "00ff"),
         Purge("all"),
     ):
-        purges = Purges().with_(purge, 5.0)
+        purges = Purges().with_([purge], 5.0)
         assert purges.verdict("/a?b#!c", ("x", "shop"), "00ff", 0) == Verdict(False, 5.0)
         assert purges.verdict("/a?b#!c", ("x", "shop"), "00ff", purges.generation) is None
         other = purges.verdict("/b", ("y",), "11ff", 0)
@@ -377,7 +377,7 @@ def test_purges_mean_what_they_say() -> None:
 
 
 def test_a_hard_purge_wins_over_a_soft_one() -> None:
-    purges = Purges().with_(Purge("url", "/a"), 1.0).with_(Purge("all", soft=True), 2.0)
+    purges = Purges().with_([Purge("url", "/a")], 1.0).with_([Purge("all", soft=True)], 2.0)
     assert purges.verdict("/a", (), "", 0) == Verdict(False, 1.0)
     assert purges.verdict("/a", (), "", 1_000_000) == Verdict(True, 2.0)
     assert purges.verdict("/b", (), "", 0) == Verdict(True, 2.0)
@@ -387,7 +387,7 @@ def test_numbers_grow_although_the_clock_stands() -> None:
     purges = Purges()
     generations = []
     for name in "abc":
-        purges = purges.with_(Purge("tag", name), 1.0)
+        purges = purges.with_([Purge("tag", name)], 1.0)
         generations.append(purges.generation)
     assert generations == sorted(set(generations))
 
@@ -409,11 +409,23 @@ def test_what_a_list_of_purges_lacks() -> None:
 def test_many_purges_become_one_of_everything() -> None:
     purges = Purges()
     for number in range(MOST_RECORDS + 1):
-        purges = purges.with_(Purge("url", f"/{number}", soft=True), number)
+        purges = purges.with_([Purge("url", f"/{number}", soft=True)], number)
     assert len(purges) <= MOST_RECORDS
     for page in ("/0", f"/{MOST_RECORDS}"):
         assert purges.verdict(page, (), "", 0) is not None
     assert purges.verdict("/0", (), "", purges.generation) is None
+
+
+def test_purges_at_once_are_bounded_too() -> None:
+    old = Purges({Purge("url", f"/{n}", soft=n % 2 == 0): n + 1 for n in range(MOST_RECORDS)})
+    new = [Purge("tag", f"{n}") for n in range(1000)]
+    purges = old.with_(new, 1.0)
+    assert purges.generation == 1_000_000
+    assert all(purges.records[purge] == purges.generation for purge in new)
+    assert len(purges) <= MOST_RECORDS
+    assert purges.verdict("/0", (), "", 0) is not None
+    others = Purges({Purge("tag", f"other{n}"): n + 1 for n in range(MOST_RECORDS)})
+    assert len(old.united(others)) <= MOST_RECORDS
 
 
 @given(

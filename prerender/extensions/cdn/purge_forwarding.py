@@ -109,7 +109,7 @@ class PurgeForwarding:
         if before and before != snapshot.etag:
             # Other replicas may serve their copies for so long.
             now = self._clock() + self._store.trust_seconds
-            self._replaced = self._replaced.with_(Purge("url", target.path, True), now)
+            self._replaced = self._replaced.with_([Purge("url", target.path, True)], now)
 
     @asynccontextmanager
     async def forwarding(self) -> AsyncIterator[None]:

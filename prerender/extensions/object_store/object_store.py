@@ -125,9 +125,9 @@ class ObjectCache(BackingCache):
         return int(time.time() * 1_000_000)
 
     @timed
-    async def purge(self, purge: Purge) -> Purges:
-        """Tell all replicas of a purge; all that are remembered."""
-        return await self._change(lambda purges: purges.with_(purge, time.time()))
+    async def purge(self, *purges: Purge) -> Purges:
+        """Tell all replicas of purges; all that are remembered."""
+        return await self._change(lambda known: known.with_(purges, time.time()))
 
     @timed
     async def restore(self, purges: Purges) -> Purges:

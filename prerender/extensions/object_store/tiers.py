@@ -225,11 +225,13 @@ class TieredCache(BackingCache):
         async for piece in self._redis.lines():
             yield piece
 
-    async def purge(self, purge: Purge) -> Purges:
-        """Tell all replicas of a purge; all that are remembered."""
-        hot = await self._hot.ask("purge", lambda: self._redis.purge(purge))
+    async def purge(self, *purges: Purge) -> Purges:
+        """Tell all replicas of purges; all that are remembered."""
+        hot = await self._hot.ask("purge", lambda: self._redis.purge(*purges))
         if isinstance(hot, Failed):
-            return self._checked(await self._cold.ask("purge", lambda: self._objects.purge(purge)))
+            return self._checked(
+                await self._cold.ask("purge", lambda: self._objects.purge(*purges))
+            )
         cold = await self._cold.ask("purge", lambda: self._objects.restore(hot))
         return hot if isinstance(cold, Failed) else cold
 

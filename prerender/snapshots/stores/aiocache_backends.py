@@ -29,11 +29,11 @@ class NamedCache(BackingCache):
 
     lists = False
 
-    async def purge(self, purge: Purge) -> Purges:
-        """Add a purge, with the highest number. Returns all purges."""
-        purges = (await self._purges()).with_(purge, time.time())
-        await self.set(_PURGES, purges, _LONGEST_SECONDS, dumps_fn=dump_purges)
-        return purges
+    async def purge(self, *purges: Purge) -> Purges:
+        """Add purges, with the highest number. Returns all purges."""
+        together = (await self._purges()).with_(purges, time.time())
+        await self.set(_PURGES, together, _LONGEST_SECONDS, dumps_fn=dump_purges)
+        return together
 
     async def restore(self, purges: Purges) -> Purges:
         """Remember purges that were lost, each with its number; all that are remembered."""

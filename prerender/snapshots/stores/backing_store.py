@@ -82,8 +82,8 @@ class BackingCache(Commands):
         raise NotImplementedError
         yield []  # makes this a generator
 
-    async def purge(self, purge: Purge) -> Purges:
-        """Add a purge, with the highest number. Returns all purges."""
+    async def purge(self, *purges: Purge) -> Purges:
+        """Add purges, with the highest number, all of them or none. Returns all purges."""
         raise NotImplementedError
 
     async def restore(self, purges: Purges) -> Purges:

@@ -160,9 +160,9 @@ class Database:
             connection.execute(query, (len(prefix), prefix))
             self.used_bytes = _sum(connection)
 
-    def purge(self, namespace: str, purge: Purge) -> Purges:
-        """Add a purge. Returns all purges of the namespace."""
-        return self._change(namespace, lambda purges: purges.with_(purge, time.time()))
+    def purge(self, namespace: str, *purges: Purge) -> Purges:
+        """Add purges. Returns all purges of the namespace."""
+        return self._change(namespace, lambda known: known.with_(purges, time.time()))
 
     def restore(self, namespace: str, purges: Purges) -> Purges:
         """Add purges with their numbers. Returns all purges of the namespace."""
@@ -170,7 +170,7 @@ class Database:
 
     def purges(self, namespace: str) -> Purges:
         """All purges of a namespace."""
-        return _purges(self._for_reading(), namespace)
+        return Purges.parse(_purge_rows(self._for_reading(), namespace), time.time())
 
     def close_reader(self) -> None:
         """Close the connection for reads; the next read opens a new one."""
@@ -224,10 +224,14 @@ class Database:
 
     def _change(self, namespace: str, change: Callable[[Purges], Purges]) -> Purges:
         with self._transaction() as connection:
-            purges = change(_purges(connection, namespace))
-            connection.execute("DELETE FROM purges WHERE namespace = ?", (namespace,))
-            rows = [(namespace, dump, number) for dump, number in purges.dump()]
-            connection.executemany("INSERT INTO purges VALUES (?, ?, ?)", rows)
+            before = set(_purge_rows(connection, namespace))
+            purges = change(Purges.parse(before, time.time()))
+            # Only what differs: there may be thousands.
+            after = set(purges.dump())
+            delete = "DELETE FROM purges WHERE namespace = ? AND purge = ? AND number = ?"
+            insert = "INSERT OR REPLACE INTO purges VALUES (?, ?, ?)"
+            for query, rows in ((delete, before - after), (insert, after - before)):
+                connection.executemany(query, [(namespace, *row) for row in rows])
         return purges
 
     def _note_use(self, connection: sqlite3.Connection) -> None:
@@ -306,6 +310,6 @@ def _sum(connection: sqlite3.Connection) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
-def _purges(connection: sqlite3.Connection, namespace: str) -> Purges:
+def _purge_rows(connection: sqlite3.Connection, namespace: str) -> list[tuple[bytes, int]]:
     query = "SELECT CAST(purge AS BLOB), CAST(number AS INTEGER) FROM purges WHERE namespace = ?"
-    return Purges.parse(connection.execute(query, (namespace,)), time.time())
+    return connection.execute(query, (namespace,)).fetchall()

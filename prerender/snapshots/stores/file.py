@@ -112,9 +112,9 @@ class FileCache(BackingCache):
                 await self._in(thread, pieces.close)
 
     @timed
-    async def purge(self, purge: Purge) -> Purges:
-        """Add a purge. Returns all purges."""
-        return await self._run(self._writing, self.database.purge, self.namespace, purge)
+    async def purge(self, *purges: Purge) -> Purges:
+        """Add purges. Returns all purges."""
+        return await self._run(self._writing, self.database.purge, self.namespace, *purges)
 
     @timed
     async def restore(self, purges: Purges) -> Purges:

@@ -70,18 +70,19 @@ class Invalidation:
                 stored = restored
         self._learn(self.purges.united(stored))
 
-    async def purge(self, purge: Purge) -> bool:
-        """Add a purge. Returns False if other replicas could not be informed."""
+    async def purge(self, *purges: Purge) -> bool:
+        """Add purges, at once: each call reads all known ones. Returns False if other replicas could
+        not be informed."""
         store = self._store
         if store is not None:
             cache = store.cache
-            stored = await store.ask("purge", lambda: cache.purge(purge))
+            stored = await store.ask("purge", lambda: cache.purge(*purges))
             if not isinstance(stored, Failed):
                 await self._unite(stored, store)
                 return True
             self._restored, self._read_again = False, -inf
         # In this process; other replicas are informed when the store is available again.
-        self._learn(self.purges.with_(purge, self._clock()))
+        self._learn(self.purges.with_(purges, self._clock()))
         return store is None
 
     def applied(self, entry: Entry) -> Entry | None:

@@ -115,14 +115,14 @@ class RedisCache(BackingCache):
                 return
 
     @timed
-    async def purge(self, purge: Purge) -> Purges:
-        """Add a purge for all replicas. Returns all purges."""
+    async def purge(self, *purges: Purge) -> Purges:
+        """Add purges for all replicas. Returns all purges."""
         key = f"{self.namespace}purges"
-        fields = await self._call(redis_scripts.PURGE, [key], purge.dump())
-        purges = _purges_of(fields)
-        if len(purges) > MOST_RECORDS:
-            await self._merge(key, purges)
-        return purges
+        dumps = [purge.dump() for purge in purges]
+        together = _purges_of(await self._call(redis_scripts.PURGE, [key], *dumps))
+        if len(together) > MOST_RECORDS:
+            await self._merge(key, together)
+        return together
 
     async def _merge(self, key: str, purges: Purges) -> None:
         merged = purges.merged().records

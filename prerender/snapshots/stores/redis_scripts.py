@@ -75,7 +75,8 @@ local last = tonumber(redis.call('HGET', KEYS[1], '') or '0') or 0
 if last >= tonumber(now) and last < tonumber(now) + 86400000000 then
     now = string.format('%.0f', last + 1)
 end
-redis.call('HSET', KEYS[1], '', now, ARGV[1], now)
+redis.call('HSET', KEYS[1], '', now)
+for _, purge in ipairs(ARGV) do redis.call('HSET', KEYS[1], purge, now) end
 return redis.call('HGETALL', KEYS[1])
 """
 # Purges with their numbers. The name of the last number is '', as in PURGE. It grows in any case:

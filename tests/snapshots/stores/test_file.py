@@ -211,8 +211,7 @@ async def opened_purges(folder: Path) -> set[Purge]:
 
 async def test_purges_are_bounded(tmp_path: Path) -> None:
     async with opened(tmp_path) as file:
-        for number in range(3):
-            await file.purge(Purge("tag", str(number)))
+        await file.purge(*(Purge("tag", str(number)) for number in range(3)))
         found = await file.purges(0)
         assert found is not None
         assert len(found) == 3
@@ -223,6 +222,26 @@ async def test_purges_are_bounded(tmp_path: Path) -> None:
             )
         other.close()
         assert len(await file.purge(Purge("tag", "last"))) <= MOST_RECORDS
+
+
+async def test_a_purge_writes_itself_only(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        purges = await file.purge(*(Purge("tag", str(number)) for number in range(1000)))
+        assert set(purges.records.values()) == {purges.generation}
+        with sqlite3.connect(tmp_path / FILE_NAME) as other:
+            row = ("a:", b"of another version", 1)
+            other.execute("INSERT INTO purges VALUES (?, ?, ?)", row)
+        other.close()
+        connection = file.database._writer
+        assert connection is not None
+        before = connection.total_changes
+        again = await file.purge(Purge("tag", "0"), Purge("tag", "new"))
+        # One is new, one and the generation are replaced, and what is none is deleted.
+        assert connection.total_changes - before == 6
+        assert again.records[Purge("tag", "0")] == again.generation > purges.generation
+        found = await file.purges(-1)
+        assert found is not None
+        assert (found.records, found.generation) == (again.records, again.generation)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "another version", "middle"])

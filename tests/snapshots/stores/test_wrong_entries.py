@@ -406,7 +406,7 @@ async def test_wrong_lines_are_left_out(tmp_path: Path) -> None:
 
 
 def test_wrong_purges_of_another_backend() -> None:
-    purges = Purges().with_(Purge("tag", "lamps"), time.time())
+    purges = Purges().with_([Purge("tag", "lamps")], time.time())
     assert parse_purges(dump_purges(purges)).records == purges.records
     for wrong in (None, "x", b"", b"\n\n", b"x all:hard:", b"5", b"%d all:hard:" % 2**70, b"1 x"):
         assert not parse_purges(wrong).records
