@@ -396,7 +396,7 @@ async def test_a_page_that_changes_all_the_time_is_purged_all_the_same(double: C
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("count", [2100, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2100, 10_000])
 async def test_more_purges_than_are_kept_become_one_of_everything(
     double: CdnDouble, count: int
 ) -> None:
@@ -404,9 +404,10 @@ async def test_more_purges_than_are_kept_become_one_of_everything(
     async with replica(cdn(double), "memory://") as forwarding:
         await forwarding._store.purges.purge(Purge("tag", "first"))
         await until(lambda: double.times)
-        for number in range(count):
-            await forwarding._store.purges.purge(Purge("url", f"/{number}"))
-        while (await double.purge())[0] != [f"folder:{HOST}/"]:
+        many = (Purge("url", f"/{number}") for number in range(count))
+        await forwarding._store.purges.purge(*many)
+        # The first one may have been sent before, or goes with it.
+        while f"folder:{HOST}/" not in (await double.purge())[0]:
             pass
         await until(lambda: not forwarding.waiting)
         assert len(double.times) < 60
