@@ -13,8 +13,8 @@ from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
 _TIMEOUT_SECONDS = 30.0
-# It may read a sitemap first.
-_REPORT_SECONDS = 120.0
+# It may read a sitemap or list the store first.
+_LONG_SECONDS = 120.0
 # Wildcard addresses to listen on, and the addresses to connect to.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
@@ -51,7 +51,8 @@ class AdminClient:
 
     def purge(self, what: Mapping[str, object]) -> int | None:
         """Purge snapshots. Returns how many it applied to; None: the store cannot count them."""
-        snapshots: int | None = self._ask("POST", "purge", {**what, "count": True}).get("snapshots")
+        reply = self._ask("POST", "purge", {**what, "count": True}, _LONG_SECONDS)
+        snapshots: int | None = reply.get("snapshots")
         return snapshots
 
     def rendered(self, url: str, timeout: float) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class AdminClient:
 
     def create_job(self, body: Mapping[str, object]) -> dict[str, Any]:
         """Create a job; it may take its time to store a long list."""
-        return self._ask("POST", "jobs", body, _REPORT_SECONDS)
+        return self._ask("POST", "jobs", body, _LONG_SECONDS)
 
     def job(self, job: str) -> dict[str, Any]:
         """How far a job is."""
@@ -97,7 +98,7 @@ class AdminClient:
     def report(self, table: str, query: Mapping[str, object]) -> str:
         """A table of the report: JSON, or CSV with the format "csv"."""
         path = f"report/{table}?{urlencode(query)}"
-        return self._body("GET", path, None, _REPORT_SECONDS).decode()
+        return self._body("GET", path, None, _LONG_SECONDS).decode()
 
     def _ask(
         self,
@@ -117,9 +118,14 @@ class AdminClient:
         parts = urlsplit(self.url)
         secure = parts.scheme == "https"
         connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = connect(parts.hostname or "", parts.port, timeout=timeout)
+        connection = connect(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        at = f"{self.url} ({self.named})"
+        is_connected = False
         try:
+            connection.connect()
+            is_connected = True
+            connection.sock.settimeout(timeout)
             connection.request(
                 method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers
             )
@@ -130,13 +136,17 @@ class AdminClient:
             if not isinstance(reply, dict):
                 raise ValueError("not an object")
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise AdminError(f"cannot connect to {self.url} ({self.named}): {reason}") from error
+            problem = f"{at} did not respond: {error.strerror or error}"
+            if not is_connected:
+                problem = f"cannot connect to {at}: {error.strerror or error}"
+            elif isinstance(error, TimeoutError):
+                problem = f"{at} did not respond within {timeout:g} s; it may still be at work"
+            raise AdminError(problem) from error
         except (http.client.HTTPException, ValueError) as error:
-            raise AdminError(f"{self.url} ({self.named}) is not the admin listener") from error
+            raise AdminError(f"{at} is not the admin listener") from error
         finally:
             connection.close()
         if response.status != 200:
             detail = reply.get("detail") or f"status {response.status}"
-            raise AdminError(f"{self.url} ({self.named}): {detail}", response.status)
+            raise AdminError(f"{at}: {detail}", response.status)
         return got

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from prerender.admin import client
+from prerender.errors import AdminError
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support import raw
 from tests.support.programs import run
 from tests.support.redis_server import redis_server
 
@@ -225,6 +228,26 @@ async def test_the_command_line(
     configured(TOKEN, "1")
     done = await command(*config, "--all", "--admin", proxy.admin_url)
     assert done == (0, "3 snapshots purged (all)\n", "")
+
+
+async def test_no_response_is_not_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LONG_SECONDS", 0.25)
+
+    async def slow(_: raw.Origin, reader: raw.Reader, __: raw.Writer) -> None:
+        await reader.read()
+
+    async def leaving(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        writer.close()
+
+    for script, problem in ((slow, "within 0.25 s; it may still be at work"), (leaving, ": ")):
+        async with raw.origin(script) as site:
+            admin = client.AdminClient(site.url, TOKEN, "--admin")
+            with pytest.raises(AdminError) as failed:
+                await asyncio.to_thread(admin.purge, {"all": True})
+        said, _, what = str(failed.value).partition(" did not respond")
+        assert said == f"{site.url} (--admin)"
+        assert what.strip().startswith(problem.strip())
 
 
 @pytest.mark.ci_only
