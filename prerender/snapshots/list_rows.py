@@ -18,7 +18,7 @@ from prerender.snapshots.purges import Purges
 from prerender.snapshots.snapshot import HTML
 from prerender.snapshots.variants import DEVICES, Device
 
-# Rows to process before other tasks get a turn: about a millisecond.
+# Rows to add at once.
 PIECE = 500
 # Rows to add, besides the limit, before the best ones are merged.
 _MERGED_AT_ONCE = 10 * PIECE
@@ -164,8 +164,9 @@ class SelectedRows:
 class Selection:
     """Filters and sorts rows that are added in pieces.
 
-    ``merge`` and ``selected`` belong into a thread: with a high limit they take a second. They compare
-    in Python, step by step: other threads would have to wait for a single ``sort`` of all rows.
+    It belongs into a thread: with a high limit, or many prefixes and patterns of purges, a piece takes
+    half a second. Sorted pieces are merged in Python, step by step: other threads would have to wait
+    for a single ``sort`` of all rows.
 
     Raises ValueError if ``after`` does not fit the order of the query.
     """
@@ -213,25 +214,22 @@ class Selection:
         if candidates:
             self._runs.append(candidates)
             self._unmerged += len(candidates)
-
-    @property
-    def should_merge(self) -> bool:
-        """Whether to call ``merge`` before more rows are added, so that memory is bounded."""
-        return self._unmerged > self._query.limit + _MERGED_AT_ONCE
-
-    def merge(self) -> None:
-        """Drop added rows that are beyond the limit."""
-        merged = heapq.merge(*self._runs, reverse=self._query.descending)
-        self._runs = [list(islice(merged, self._query.limit + 1))]
-        self._unmerged = 0
+        if self._unmerged > query.limit + _MERGED_AT_ONCE:
+            self._merge()
 
     def selected(self) -> SelectedRows:
         """The result for all added rows."""
-        self.merge()
+        self._merge()
         selected, limit, (best,) = self._selected, self._query.limit, self._runs
         selected.rows = [row for _, row in best[:limit]]
         selected.next = best[limit - 1][0] if len(best) > limit else None
         return selected
+
+    def _merge(self) -> None:
+        """Drop added rows that are beyond the limit."""
+        merged = heapq.merge(*self._runs, reverse=self._query.descending)
+        self._runs = [list(islice(merged, self._query.limit + 1))]
+        self._unmerged = 0
 
     def _matching(self, row: Row) -> Row | None:
         """The row after all purges, if it matches the query."""

@@ -20,7 +20,7 @@ def line_of(entry: Entry, until: float) -> bytes:
 
 
 class Lists:
-    """Finds the snapshots of a ``store``. Blocks the event loop for milliseconds at a time.
+    """Finds the snapshots of a ``store``, in threads.
 
     Create it before the first snapshot is stored: the store keeps no lines of earlier ones.
     """
@@ -39,10 +39,14 @@ class Lists:
         """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
         await self._store.purges.refresh()
         selection = Selection(query, self._store.purges.purges, self._clock())
-        if self._store.has_lines:
-            await self._look_through_store(selection)
-        else:
-            await self._look_through_memory(selection)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                if self._store.has_lines:
+                    await self._look_through_store(selection)
+                else:
+                    await self._look_through_memory(selection)
+        except TimeoutError as error:
+            raise StoreError("listing the store took too long") from error
         return await asyncio.to_thread(selection.selected)
 
     async def count(self, purges: Iterable[Purge]) -> int | None:
@@ -58,22 +62,10 @@ class Lists:
     async def _look_through_memory(self, selection: Selection) -> None:
         entries = self._store.in_memory()
         for start in range(0, len(entries), PIECE):
-            selection.add(Row.of(*pair) for pair in entries[start : start + PIECE])
-            await _give_way(selection)
+            rows = (Row.of(*pair) for pair in entries[start : start + PIECE])
+            await asyncio.to_thread(selection.add, rows)
 
     async def _look_through_store(self, selection: Selection) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS), aclosing(self._store.lines()) as pieces:
-                async for lines in pieces:
-                    selection.add_lines(lines)
-                    await _give_way(selection)
-        except TimeoutError as error:
-            raise StoreError("listing the store took too long") from error
-
-
-async def _give_way(selection: Selection) -> None:
-    """Give other tasks a turn after a piece."""
-    if selection.should_merge:
-        await asyncio.to_thread(selection.merge)
-    else:
-        await asyncio.sleep(0)
+        async with aclosing(self._store.lines()) as pieces:
+            async for lines in pieces:
+                await asyncio.to_thread(selection.add_lines, lines)
