@@ -8,6 +8,7 @@ progress are purged, too.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from prerender.urls.patterns import comparable, matches
@@ -182,6 +183,7 @@ def _means(purge: Purge, value: str, path: str) -> bool:
     return path.startswith(value) if purge.kind == "prefix" else matches(value, path)
 
 
+@lru_cache(maxsize=2 * MOST_RECORDS)
 def _comparable(value: str) -> str:
     """The value of a stored purge in the form for comparison, which other releases do not store."""
     try:

@@ -152,7 +152,7 @@ def test_patterns_of_settings_and_purges_have_the_form_of_pages() -> None:
     assert prefixed.verdict(page, (), "", 0)
     assert prefixed.verdict("/%C3%BCber/", (), "", 0) is None
     # As other releases store it.
-    stored = Purges().with_(Purge("prefix", "/%c3%bcber/"), 1.0)
+    stored = Purges().with_([Purge("prefix", "/%c3%bcber/")], 1.0)
     assert stored.verdict(page, (), "", 0)
 
 

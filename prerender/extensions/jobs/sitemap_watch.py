@@ -250,10 +250,10 @@ class SitemapWatch:
     async def _drop(self, paths: Sequence[str]) -> None:
         """Drop all variants of pages: by a purge, of which a CDN learns, or only here if they are many,
         because old purges are merged into one of everything."""
+        if 0 < len(paths) <= _MOST_PURGED:
+            await self._store.purges.purge(*(Purge("url", path) for path in paths))
+            return
         for path in paths:
-            if len(paths) <= _MOST_PURGED:
-                await self._store.purges.purge(Purge("url", path))
-                continue
             with suppress(ValueError):  # not a URL any more, by other rules
                 for variant in self._variants:
                     await self._store.delete(self._site.target(path, variant).key)
