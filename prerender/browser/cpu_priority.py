@@ -61,9 +61,8 @@ class PageProcess:
         threads = self._thread_count()
         if not threads:
             return  # its number may be that of another process by now
-        if threads != self._threads:
+        if threads != self._threads and self._slow_workers():
             self._threads = threads
-            self._slow_workers()
         # Without the workers' time, for which the page itself must not be slowed down.
         seconds = self._main_thread_seconds() if self._slowed else self.cpu_seconds()
         used = seconds - self._used_before
@@ -74,10 +73,14 @@ class PageProcess:
             for thread in threads_of(self.pid):
                 _lower(thread, niceness)
 
-    def _slow_workers(self) -> None:
-        """Give workers the lowest priority if there are many. A new one has that of its creator."""
-        others = threads_of(self.pid) - self._slowed
-        workers = {thread for thread in others if self._is_worker(thread)}
+    def _slow_workers(self) -> bool:
+        """Give workers the lowest priority if there are many. A new one has that of its creator.
+
+        Returns whether all threads are known: a new one has the name of the main one at first.
+        """
+        names = {thread: self._name_of(thread) for thread in threads_of(self.pid) - self._slowed}
+        workers = {thread for thread, name in names.items() if b"Worker" in name}
+        main = names.pop(self.pid, b"")
         if len(self._slowed) + len(workers) > _FEW_WORKERS:
             if not self._slowed:
                 self._used_before = self._main_thread_seconds()
@@ -85,6 +88,7 @@ class PageProcess:
             self._slowed |= workers
             for thread in workers:
                 _lower(thread, _LAST_NICENESS)
+        return main not in names.values()
 
     def kill(self) -> None:
         """Kill it at once."""
@@ -111,11 +115,11 @@ class PageProcess:
             return (fields[_USER_TICKS] + fields[_SYSTEM_TICKS]) / _TICKS
         return 0.0
 
-    def _is_worker(self, thread: int) -> bool:
-        """Whether it belongs to a dedicated, shared or service worker, by the name of Chromium's."""
+    def _name_of(self, thread: int) -> bytes:
+        """Chromium's name, with "Worker" for all kinds of workers; b"" if the thread has ended."""
         with suppress(OSError):
-            return b"Worker" in thread_name(self.pid, thread)
-        return False
+            return thread_name(self.pid, thread)
+        return b""
 
 
 def _lower(thread: int, niceness: int) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import re
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from prerender.browser.cpu_priority import PageProcess
 from prerender.browser.supervisor import ReplacementCause
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
@@ -270,6 +272,27 @@ async def test_many_workers_have_the_lowest_priority(
     finally:
         release.set()
     assert f'<p id="out">{count}</p>' in (await crawl).text
+
+
+def test_workers_whose_threads_get_their_names_late() -> None:
+    """On a busy machine they can be seen before."""
+    process, release = PageProcess(os.getpid()), threading.Event()
+    process.begin()
+    threads = [threading.Thread(target=release.wait) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    workers = [thread.native_id or 0 for thread in threads]
+    try:
+        process.weigh()
+        assert os.SCHED_IDLE not in map(os.sched_getscheduler, workers)
+        for worker in workers:
+            Path(f"/proc/self/task/{worker}/comm").write_text("DedicatedWorker")
+        process.weigh()
+        assert set(map(os.sched_getscheduler, workers)) == {os.SCHED_IDLE}
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.long
