@@ -1,5 +1,6 @@
 """What a snapshot contains of its page, and in which form."""
 
+import json
 import re
 from html import unescape
 
@@ -486,3 +487,39 @@ async def test_a_snapshot_is_parsed_to_the_dom_that_it_was_made_of(
     again = await pages(start_origin, {"/": text})
     proxy = await start_proxy(again.url, {"site": {"url": SITE}})
     assert (await proxy.crawl("/#!state")).body.decode() == text
+
+
+# Texts of scripts, as the parser and as scripts make them.
+PARSED_SCRIPTS = (
+    '{"a":"<!--<script></script>"}',
+    '{"a":"<!-- <script> -->"}',
+    '<!--\nwrite("<script><\\/script>") //-->',
+)
+MADE_SCRIPTS = {
+    '{"a":"<!-- <script>"}': '{"a":"\\u003c!-- <script>"}',
+    '{"a":"<!--<script></script></SCRIPT>"}': '{"a":"\\u003c!--<script><\\/script><\\/SCRIPT>"}',
+    '{"a":"</script>"}': '{"a":"<\\/script>"}',
+    '{"a":"<!--><script>"}': '{"a":"<!--><script>"}',
+    '{"a":"<!-- <scripts>"}': '{"a":"<!-- <scripts>"}',
+}
+
+
+async def test_every_script_ends_where_it_ended(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    made = json.dumps(list(MADE_SCRIPTS)).replace("<", "\\u003c")
+    opening = '<script type="application/ld+json" data-prerender-keep="">'
+    parsed = "".join(f"{opening}{one}</script>" for one in PARSED_SCRIPTS)
+    page = f"""<head>{parsed}</head><body><p id="last">last</p><script>
+      for (const text of {made}) {{
+        const script = document.createElement("script");
+        script.type = "application/ld+json";
+        script.textContent = text;
+        last.before(script);
+      }}</script>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    opening = '<script type="application/ld+json">'
+    written = "".join(f"{opening}{one}</script>" for one in MADE_SCRIPTS.values())
+    assert f'<head><meta charset="utf-8">{parsed}</head><body>{written}<p id="last">' in text
+    for value, one in MADE_SCRIPTS.items():
+        assert json.loads(one) == json.loads(value)

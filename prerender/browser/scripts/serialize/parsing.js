@@ -1,5 +1,5 @@
-// ---- Parsing a snapshot must give the DOM that it was made of. Four things would be parsed differently (HTML
-// Standard, sections 13.1, 13.2.3.5 and 13.3):
+// ---- Parsing a snapshot must give the DOM that it was made of. Five things would be parsed differently (HTML
+// Standard, sections 13.1, 13.2.3.5, 13.2.5.17 and 13.3):
 // - NUL, which the parser drops or replaces, and noncharacters and lone surrogates, which are not allowed in
 //   documents: each becomes U+FFFD, as in the parser. Other controls stay.
 // - CR, which is parsed as LF: a character reference, or LF where references are not decoded.
@@ -7,6 +7,20 @@
 const dropsFirstNewline = "pre, textarea, listing";
 // - The end tag within raw text: a string in a style may contain "</style>", a comment "-->".
 const rawText = "style, script, xmp, iframe, noembed, noframes";
+// - "<!--" in a script: a "<script" after it hides the end tag. The document may have both, and the parser has then found
+//   the end, so only a script that it would not read as it is changes. The escape has the same meaning in JSON, strings
+//   and regular expressions.
+const endsAtItsEnd = (script) => {
+  let depth = 0; // 1: escaped, 2: double escaped
+  for (const [found] of script.matchAll(/<!(?=--)|-->|<\/?script(?=[\t\n\f />])/gi)) {
+    if (found === "-->") depth = 0;
+    else if (found === "<!") depth ||= 1;
+    else if (found[1] !== "/") depth &&= 2;
+    else if (depth < 2) return false;
+    else depth = 1;
+  }
+  return depth < 2;
+};
 const forbidden = /[\0\p{Cs}\p{NChar}]/gu;
 
 export const asParsed = (tree) => {
@@ -18,7 +32,10 @@ export const asParsed = (tree) => {
   for (const element of tree.querySelectorAll(rawText)) {
     const end = new RegExp(`</(?=${element.localName})`, "gi");
     const text = element.textContent;
-    const safe = text.replace(/\r\n?/g, "\n").replace(end, "<\\/");
+    let safe = text.replace(/\r\n?/g, "\n");
+    const isScript = element.localName === "script";
+    if (!isScript || !endsAtItsEnd(safe)) safe = safe.replace(end, "<\\/");
+    if (isScript && !endsAtItsEnd(safe)) safe = safe.replaceAll("<!--", "\\u003c!--");
     if (safe !== text) element.textContent = safe;
   }
   const comments = document.createTreeWalker(tree, NodeFilter.SHOW_COMMENT);
