@@ -523,3 +523,16 @@ async def test_every_script_ends_where_it_ended(
     assert f'<head><meta charset="utf-8">{parsed}</head><body>{written}<p id="last">' in text
     for value, one in MADE_SCRIPTS.items():
         assert json.loads(one) == json.loads(value)
+
+
+async def test_html_names_in_svg_and_mathml(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """There, a template has no content of its own, and a style no type."""
+    policy = "<meta http-equiv='Content-Security-Policy' content=\"style-src 'none'\">"
+    foreign = (
+        '<svg><template><a href="/#!a">in SVG</a></template><link rel="stylesheet"></link></svg>'
+        "<math><template><mi>in MathML</mi></template><style>x</style></math>"
+    )
+    page = f"{policy}<p>text</p>{foreign.replace('#!', '?_escaped_fragment_=')}"
+    assert foreign in await _snapshot(start_origin, start_proxy, page)

@@ -1,4 +1,4 @@
-import { asParsed, asText } from "./parsing.js";
+import { asParsed, asText, forEachTemplate } from "./parsing.js";
 import { dataOf, drawingOf, drawn, hasDrawings, withData } from "./pictures.js";
 import { TOKEN } from "./pretty.js";
 import {
@@ -127,7 +127,7 @@ const frameText = (frame) => {
 // The policy of the page has decided which of its styles apply. The snapshot has these, and as elements also those that
 // scripts have added by other ways, which the policy would refuse.
 const isRefused = (sheetOwner) => options.hasPolicy && !sheetOwner.sheet && sheetOwner.isConnected &&
-  ["", "text/css"].includes(sheetOwner.type.toLowerCase());
+  ["", "text/css"].includes(sheetOwner.type?.toLowerCase());
 const withoutRefusedStyles = (root) => {
   const styled = root.querySelectorAll("[style]");
   for (const place of options.refusedStyles) styled[place]?.removeAttribute("style");
@@ -255,7 +255,7 @@ const flattened = (host, copy, root, isNumbered) => {
 };
 
 const clean = (copy) => {
-  for (const template of copy.querySelectorAll("template")) clean(template.content);
+  forEachTemplate(copy, clean);
   const stays = (element) => element.matches(keep) || (isAmp && element.matches(ampScript));
   for (const element of copy.querySelectorAll(removed.join(","))) {
     if (!stays(element)) element.remove();

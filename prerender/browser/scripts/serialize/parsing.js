@@ -23,8 +23,13 @@ const endsAtItsEnd = (script) => {
 };
 const forbidden = /[\0\p{Cs}\p{NChar}]/gu;
 
+// In SVG and MathML, a template is an unknown element with its content as children.
+export const forEachTemplate = (tree, visit) => {
+  for (const { content } of tree.querySelectorAll("template")) if (content) visit(content);
+};
+
 export const asParsed = (tree) => {
-  for (const template of tree.querySelectorAll("template")) asParsed(template.content);
+  forEachTemplate(tree, asParsed);
   for (const element of tree.querySelectorAll(dropsFirstNewline)) {
     const text = element.firstChild;
     if (text?.nodeType === Node.TEXT_NODE && /^[\r\n]/.test(text.data)) text.data = "\n" + text.data;

@@ -1,3 +1,4 @@
+import { forEachTemplate } from "./parsing.js";
 import { prettyReference, TOKEN } from "./pretty.js";
 
 // ---- The URLs of a page that are converted to pretty ones (docs/scheme.md gives the reasons).
@@ -35,8 +36,8 @@ const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
 });
 
 export const prettify = (copy) => {
+  forEachTemplate(copy, prettify);
   for (const element of copy.querySelectorAll("*")) {
-    if (element.localName === "template") prettify(element.content);
     if (dataScript.test(element.type)) element.textContent = prettyJson(element.textContent);
     for (const attribute of element.attributes) {
       const { name, value } = attribute;
