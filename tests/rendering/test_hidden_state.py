@@ -46,13 +46,14 @@ async def test_state_that_no_attribute_holds(
 async def test_a_socket_that_delivers_the_page_is_waited_for(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """One that only pings is not."""
+    """Also if each part is in another kind of shadow root. One that only pings is not waited for."""
     pings = 0
+    parts = ("first", "second", "third", "fourth", "fifth")
 
     async def deliver(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        for part in ("first", "second", "third"):
+        for part in parts:
             await socket.send_str(part)
             await asyncio.sleep(1.2)
         return socket
@@ -68,9 +69,13 @@ async def test_a_socket_that_delivers_the_page_is_waited_for(
         return socket
 
     async def page(request: web.Request) -> web.Response:
-        text = f"""<p>text<ul id="out"></ul><script>
+        text = f"""<p>text<ul id="out"></ul><div id="attached"></div><div id="set"></div>
+          <div id="declared"><template shadowrootmode="open"></template></div><script>
+          const outs = [out, attached.attachShadow({{mode: "closed"}}), declared.shadowRoot];
+          set.setHTMLUnsafe('<p><template shadowrootmode="open"></template></p>');
+          outs.push(set.firstChild.shadowRoot, out);
           new WebSocket("wss://" + location.host + "/{request.query_string}").onmessage = (event) => {{
-            if (event.data !== "ping") out.append(event.data + " ");
+            if (event.data !== "ping") outs.shift().append(event.data);
           }};</script>"""
         return web.Response(text=text, content_type="text/html")
 
@@ -80,7 +85,8 @@ async def test_a_socket_that_delivers_the_page_is_waited_for(
     )
     site = await start_origin(application)
     proxy = await start_proxy(site.url, {"site": {"url": "https://www.example.com"}})
-    assert "first second third" in (await proxy.crawl("/?deliver")).text
+    text = (await proxy.crawl("/?deliver")).text
+    assert [part for part in parts if part not in text] == []
     assert (await proxy.crawl("/?ping")).status == 200
     assert pings < 4
 

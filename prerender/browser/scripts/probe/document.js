@@ -1,12 +1,17 @@
 import { seekHandlers } from "./animations.js";
-import { countMutations, listen, mutations, name, now } from "./core.js";
+import { call, countMutations, listen, mutations, name, now } from "./core.js";
 
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
 export let parsed = document.readyState === "complete";
 listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; seekHandlers(); }, true);
 const count = new MutationObserver((records) => countMutations(records.length));
-count.observe(document, { childList: true, characterData: true, subtree: true });
-export const countPendingMutations = () => countMutations(count.takeRecords().length);
+const { observe: observeMutations, takeRecords } = MutationObserver.prototype;
+// A document or a shadow root: a change within the latter is none of its host.
+export const observeRoot = (root) => {
+  call(observeMutations, count, [root, { childList: true, characterData: true, subtree: true }]);
+};
+observeRoot(document);
+export const countPendingMutations = () => countMutations(call(takeRecords, count, []).length);
 export let mutationsAtMessage = 0;
 export const noteMessage = () => { countPendingMutations(); mutationsAtMessage = mutations; };
 
