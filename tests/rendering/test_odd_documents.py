@@ -176,7 +176,9 @@ async def test_the_document_is_requested_as_by_the_browser(
 _LEFTOVERS = """<!DOCTYPE html><html{amp}><head><title>t</title><META NAME="FRAGMENT" CONTENT="!">
 <META NAME="Prerender-Status-Code" CONTENT="404">
 <script type=" Application/LD+JSON; charset=utf-8">{{"@type": "Thing"}}</script>
-<script src="https://cdn.ampproject.org/v0.js"></script></head><body><noscript>n</noscript><p>text</html>"""
+<script src="https://cdn.ampproject.org/v0.js"></script>
+<noscript data-prerender-keep><style>p > b {{ color: red }}</style></noscript></head>
+<body><noscript>n <b>&amp;lt;</b></noscript><p>text</html>"""
 
 
 @pytest.mark.parametrize("amp", ["", " amp", " ⚡"])
@@ -196,7 +198,8 @@ async def test_names_and_types_in_any_case(
     assert "fragment" not in reply.text.lower()
     assert '{"@type": "Thing"}' in reply.text
     assert ("cdn.ampproject.org" in reply.text) is bool(amp)
-    assert ("<noscript>" in reply.text) is bool(amp)
+    assert ("<noscript>n <b>&amp;lt;</b></noscript>" in reply.text) is bool(amp)
+    assert "<style>p > b { color: red }</style></noscript></head>" in reply.text
 
 
 _WORKER = """onconnect = ({ports}) => fetch("/echo").then((answer) => answer.text())

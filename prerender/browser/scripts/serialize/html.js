@@ -18,6 +18,8 @@ const ownMetas = 'meta[name="prerender-status-code" i], meta[name="prerender-hea
 const isAmp = ["amp", "\u26a1"].some((name) => document.documentElement?.hasAttribute(name));
 const ampScript = 'script[src^="https://cdn.ampproject.org/"], noscript';
 
+const stays = (element) => element.matches(keep) || (isAmp && element.matches(ampScript));
+
 const setAttribute = (element, name, on) => {
   if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
 };
@@ -61,6 +63,11 @@ const copyState = (from, to) => {
         setAttribute(none, "hidden", true);
         to.prepend(none);
       }
+      break;
+    case "noscript":
+      // Where scripts run, its content is text.
+      if (!stays(to) || from.firstElementChild) break;
+      try { to.innerHTML = from.textContent; } catch { /* The page's policy demands trusted types. */ }
       break;
     case "dialog":
       if (from.matches(":modal") && !from.hasAttribute("aria-modal")) to.setAttribute("aria-modal", "true");
@@ -145,7 +152,7 @@ const allowOurs = (policy) => {
 
 // Original and copy have the same structure, so the n-th elements correspond. Most elements are only checked for a
 // shadow root, and their copies not at all: each access costs time.
-const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, select, dialog[open], iframe[srcdoc], " +
+const stateful = "noscript, style, link[rel~='stylesheet' i], input, textarea, option, select, dialog[open], iframe[srcdoc], " +
   "iframe:not([src]), iframe:is([src=''], [src^='about:' i], [src^='javascript:' i], [src^='blob:' i]), [popover], " +
   "img:is([src^='blob:'], [srcset*='blob:']), picture img, canvas, svg [begin*='indefinite']";
 // ARIA properties that refer to elements set an empty attribute: it cannot name elements without an id.
@@ -256,7 +263,6 @@ const flattened = (host, copy, root, isNumbered) => {
 
 const clean = (copy) => {
   forEachTemplate(copy, clean);
-  const stays = (element) => element.matches(keep) || (isAmp && element.matches(ampScript));
   for (const element of copy.querySelectorAll(removed.join(","))) {
     if (!stays(element)) element.remove();
   }
