@@ -536,3 +536,37 @@ async def test_html_names_in_svg_and_mathml(
     )
     page = f"{policy}<p>text</p>{foreign.replace('#!', '?_escaped_fragment_=')}"
     assert foreign in await _snapshot(start_origin, start_proxy, page)
+
+
+async def test_fields_with_names_of_the_dom(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """A form has its fields as properties, before its own. So has a document its images."""
+    names = ["attributes", "body", "checkVisibility", "data", "documentElement", "getAttribute"]
+    names += ["hasAttribute", "head", "host", "id", "localName", "matches", "parentNode", "remove"]
+    names += ["setAttribute", "shadowRoot", "style", "type"]
+    forms = "".join(f"<form popover=manual><input name={name}></form>" for name in names)
+    page = f"""<style>:popover-open {{ color: red }} :defined {{ margin: 0 }}</style>{forms}
+      {"".join(f"<img name={name}><iframe name={name}></iframe>" for name in ("host", "body"))}
+      <p class=loading><a type="application/ld+json" href="?_escaped_fragment_=a"><b>link</b></a></p>
+      <ul aria-labelledby=""></ul><script>
+      const forms = [...document.forms];
+      for (const form of forms) {{
+        HTMLElement.prototype.showPopover.call(form);
+        Element.prototype.setAttribute.call(form, "class", "loading");
+        const gone = form.cloneNode(true);
+        Element.prototype.setAttribute.call(gone, "class", "gone loading");
+        document.querySelector("p").append(gone);
+      }}
+      document.querySelector("ul").ariaLabelledByElements = forms;
+      </script>"""
+    text = await _snapshot(start_origin, start_proxy, page, {"snapshot": {"remove": [".gone"]}})
+    for number, name in enumerate(names, 1):
+        assert (
+            f'<form popover="manual" class="loading" id="prerender-{number}" '
+            'data-prerender-state=":popover-open" style="display: block !important;">'
+            f'<input name="{name}"></form>'
+        ) in text
+    labels = " ".join(f"prerender-{number}" for number in range(1, len(names) + 1))
+    assert f'aria-labelledby="{labels}"' in text
+    assert '<a type="application/ld+json" href="/#!a"><b>link</b></a></p>' in text

@@ -1,3 +1,4 @@
+import { inlineStyleOf, localNameOf, on, shadowRootOf } from "./elements.js";
 import { asParsed, asText, forEachTemplate } from "./parsing.js";
 import { dataOf, drawingOf, drawn, hasDrawings, withData } from "./pictures.js";
 import { TOKEN } from "./pretty.js";
@@ -20,16 +21,16 @@ const ampScript = 'script[src^="https://cdn.ampproject.org/"], noscript';
 
 const stays = (element) => element.matches(keep) || (isAmp && element.matches(ampScript));
 
-const setAttribute = (element, name, on) => {
-  if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
+const setAttribute = (element, name, isSet) => {
+  if (isSet) element.setAttribute(name, ""); else element.removeAttribute(name);
 };
 
 const copyState = (from, to) => {
   // A browser hides a popover that no script has opened.
-  if (from.hasAttribute("popover") && from.matches(":popover-open")) {
-    to.style.setProperty("display", getComputedStyle(from).display, "important");
+  if (on(from, "hasAttribute", "popover") && on(from, "matches", ":popover-open")) {
+    inlineStyleOf(to).setProperty("display", getComputedStyle(from).display, "important");
   }
-  switch (from.localName) {
+  switch (localNameOf(from)) {
     case "style": {
       if (isRefused(from)) { to.textContent = ""; break; }
       const text = styleText(from) ?? from.textContent;
@@ -137,7 +138,9 @@ const isRefused = (sheetOwner) => options.hasPolicy && !sheetOwner.sheet && shee
   ["", "text/css"].includes(sheetOwner.type?.toLowerCase());
 const withoutRefusedStyles = (root) => {
   const styled = root.querySelectorAll("[style]");
-  for (const place of options.refusedStyles) styled[place]?.removeAttribute("style");
+  for (const place of options.refusedStyles) {
+    if (styled[place]) on(styled[place], "removeAttribute", "style");
+  }
 };
 // What had a blob: URL, and drawings, have data: URLs in the snapshot.
 const allowOurs = (policy) => {
@@ -166,14 +169,15 @@ const nameReferences = (original, from, to) => {
   const all = Array.from(from);
   const nameOf = (target) => {
     const copy = to[all.indexOf(target)];
-    if (copy && !copy.id) copy.id = `prerender-${++names}`;
-    return copy?.id;
+    if (!copy) return "";
+    if (!on(copy, "getAttribute", "id")) on(copy, "setAttribute", "id", `prerender-${++names}`);
+    return on(copy, "getAttribute", "id");
   };
   all.forEach((element, i) => {
     for (const [property, attribute] of references) {
-      if (element.getAttribute(attribute) !== "") continue;
+      if (on(element, "getAttribute", attribute) !== "") continue;
       const targets = [element[property] ?? []].flat().map(nameOf).filter(Boolean);
-      if (targets.length) to[i].setAttribute(attribute, targets.join(" "));
+      if (targets.length) on(to[i], "setAttribute", attribute, targets.join(" "));
     }
   });
 };
@@ -197,7 +201,7 @@ const nameSlots = (host, copy, root, content) => {
     places[i].setAttribute("name", name);
     for (const node of slot.assignedElements()) {
       const at = Array.prototype.indexOf.call(host.children, node);
-      if (at >= 0) copy.children[at].setAttribute("slot", name);
+      if (at >= 0) on(copy.children[at], "setAttribute", "slot", name);
     }
   });
 };
@@ -216,7 +220,7 @@ const complete = (original, copy, isNumbered = true) => {
   nameReferences(original, from, to);
   markStates(original, from, to);
   for (let i = 0; i < from.length; i++) {
-    const root = from[i].shadowRoot;
+    const root = shadowRootOf(from[i]);
     if (animated.has(from[i])) copyAnimated(from[i], to[i]);
     if (isNumbered && attached.size) addAttached(to[i], attached.get(first + i));
     if (!root) continue;
@@ -315,7 +319,7 @@ const html = () => {
   complete(document.documentElement, root);
   const style = adopted(document);
   if (style) (root.querySelector("head") ?? root).append(style);
-  for (const copy of unwantedCopies) copy.remove();
+  for (const copy of unwantedCopies) on(copy, "remove");
   root.querySelector("head")?.append(...options.add.map(tagOf));
   clean(root);
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
@@ -353,10 +357,10 @@ const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
 // The same without what is removed.
 const { SHOW_ELEMENT, SHOW_TEXT, FILTER_ACCEPT, FILTER_REJECT } = NodeFilter;
 const remainingLength = (body) => [body, ...shadowRoots].filter((root) => !isUnwanted(root)).reduce((sum, root) => {
-  const nodes = document.createTreeWalker(root, SHOW_ELEMENT | SHOW_TEXT, (/** @type {any} */ node) =>
-    (unwanted.has(node) || node.matches?.(UNREAD) ? FILTER_REJECT : FILTER_ACCEPT));
+  const nodes = document.createTreeWalker(root, SHOW_ELEMENT | SHOW_TEXT, (node) =>
+    (unwanted.has(node) || (node instanceof Element && on(node, "matches", UNREAD)) ? FILTER_REJECT : FILTER_ACCEPT));
   let text = "";
-  while (nodes.nextNode()) text += /** @type {any} */ (nodes.currentNode).data ?? "";
+  while (nodes.nextNode()) if (nodes.currentNode instanceof Text) text += nodes.currentNode.data;
   return sum + text.replace(/\s+/g, " ").trim().length;
 }, 0);
 
@@ -379,7 +383,7 @@ const LOADING = '[aria-busy="true"], [role="progressbar"], progress:not([value])
 const MOST_SIGNS = 100;
 const isLoading = () => [document, ...shadowRoots].some((root) =>
   Array.from(root.querySelectorAll(LOADING)).slice(0, MOST_SIGNS).some((sign) =>
-    !isUnwanted(sign) && sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
+    !isUnwanted(sign) && on(sign, "checkVisibility", { opacityProperty: true, visibilityProperty: true })));
 
 // The result of the script: fields of Rendered (page_results.py), and how many pieces of the text follow.
 export const serialize = () => {

@@ -1,10 +1,11 @@
+import { inlineStyleOf, localNameOf, on, shadowRootOf } from "./elements.js";
 import { sheetText } from "./sheet_text.js";
 
 // ---- States that no attribute holds, such as that of an open popover. In the snapshot, an attribute names them, and
 // rules that depend on them name it, too.
 const MARK = "data-prerender-state";
 const DEFINED = ":defined";
-const isCustom = (element) => element.localName.includes("-") || element.hasAttribute("is");
+const isCustom = (element) => localNameOf(element).includes("-") || on(element, "hasAttribute", "is");
 
 // document.open() gives a frame the URL of the page.
 export const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
@@ -15,7 +16,7 @@ let hasCustom = false;
 for (const root of roots) {
   hasCustom ||= root.querySelector("[is]") !== null;
   for (const element of root.querySelectorAll("*")) {
-    const { localName, shadowRoot } = element;
+    const localName = localNameOf(element), shadowRoot = shadowRootOf(element);
     if (shadowRoot) roots.push(shadowRoot);
     hasCustom ||= localName.includes("-");
     if (localName !== "iframe") continue;
@@ -41,8 +42,8 @@ export const withStates = (css) => namedStates.reduce(
 );
 
 export const addMark = (element, state) => {
-  const others = element.getAttribute(MARK);
-  element.setAttribute(MARK, others ? `${others} ${state}` : state);
+  const others = on(element, "getAttribute", MARK);
+  on(element, "setAttribute", MARK, others ? `${others} ${state}` : state);
 };
 // ``from`` and ``to``: the elements below ``original`` and their copies.
 export const markStates = (original, from, to) => {
@@ -76,5 +77,5 @@ for (const animation of new Set(roots.flatMap((root) => root.getAnimations()))) 
   animated.set(effect.target, style);
 }
 export const copyAnimated = (from, to) => {
-  for (const [name, value] of animated.get(from)) if (value) to.style.setProperty(name, value);
+  for (const [name, value] of animated.get(from)) if (value) inlineStyleOf(to).setProperty(name, value);
 };

@@ -1,3 +1,5 @@
+import { parentOf } from "./elements.js";
+
 // What no snapshot has: it only serves scripts, or asks crawlers for the ugly URL.
 export const removed = [
   "noscript", 'meta[name="fragment" i]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
@@ -16,6 +18,6 @@ export const findUnwanted = (original, from, to) => {
   if (unwanted.size > before) from.forEach((element, i) => { if (unwanted.has(element)) unwantedCopies.add(to[i]); });
 };
 export const isUnwanted = (node) => {
-  if (unwanted.size) for (let at = node; at; at = at.parentNode ?? at.host) if (unwanted.has(at)) return true;
+  if (unwanted.size) for (let at = node; at; at = parentOf(at) ?? at.host) if (unwanted.has(at)) return true;
   return false;
 };

@@ -1,3 +1,4 @@
+import { attributesOf, localNameOf, on } from "./elements.js";
 import { forEachTemplate } from "./parsing.js";
 import { prettyReference, TOKEN } from "./pretty.js";
 
@@ -21,7 +22,7 @@ const prettyWhole = (text) => (/\s/.test(text.trim()) ? text : prettyHere(text))
 const prettyAttribute = (element, name, value) => {
   if (urlAttributes.has(name)) return prettyHere(value);
   if (urlListAttributes.has(name)) return value.replace(/[^\s,](?:\S*[^\s,])?/g, prettyHere);
-  if (name === "content" && /^refresh$/i.test(element.getAttribute("http-equiv"))) {
+  if (name === "content" && /^refresh$/i.test(on(element, "getAttribute", "http-equiv"))) {
     return value.replace(refresh, (_, before, quote, url) => before + prettyHere(url) + quote);
   }
   return name === "content" || name.startsWith("data-") ? prettyWhole(value) : value;
@@ -38,8 +39,10 @@ const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
 export const prettify = (copy) => {
   forEachTemplate(copy, prettify);
   for (const element of copy.querySelectorAll("*")) {
-    if (dataScript.test(element.type)) element.textContent = prettyJson(element.textContent);
-    for (const attribute of element.attributes) {
+    if (localNameOf(element) === "script" && dataScript.test(element.type)) {
+      element.textContent = prettyJson(element.textContent);
+    }
+    for (const attribute of attributesOf(element)) {
       const { name, value } = attribute;
       if (value.includes(TOKEN)) attribute.value = prettyAttribute(element, name, value);
     }
