@@ -65,7 +65,7 @@ CASES = {
         "<x-tabs><p>first</p><p>second</p><p>third</p></x-tabs>",
         "customElements.define('x-tabs', class extends HTMLElement { connectedCallback() {"
         " const root = this.attachShadow({ mode: 'open', slotAssignment: 'manual' });"
-        " root.innerHTML = '<h2><slot id=a></slot></h2><slot id=b></slot>';"
+        " root.innerHTML = '<h2><slot id=a></slot></h2><svg><slot /></svg><slot id=b></slot>';"
         " root.getElementById('a').assign(this.children[1]);"
         " root.getElementById('b').assign(this.children[2], this.children[0]); } })",
     ),

@@ -122,7 +122,7 @@ SHADOW = """<x-card><b slot="title">light title</b> light text</x-card><x-safe><
     constructor() {
       super().attachShadow({mode: "open"}).innerHTML =
         "<style>b { color: red }</style><h2><slot name=title>none</slot></h2><p><slot></slot></p>" +
-        "<slot name=other>fallback</slot>";
+        "<slot name=other>fallback</slot><svg><slot>no slot</slot></svg>";
       window.made = (window.made ?? 0) + 1;
     }
   });
@@ -150,7 +150,8 @@ async def test_shadow_dom_can_be_flattened(
     overrides = {"snapshot": {"flatten_shadow_dom": True}}
     text = await _snapshot(start_origin, start_proxy, SHADOW, overrides)
     assert (
-        '<x-card><h2><b slot="title">light title</b></h2><p> light text</p>fallback</x-card>'
+        '<x-card><h2><b slot="title">light title</b></h2><p> light text</p>fallback'
+        "<svg>no slot</svg></x-card>"
         "<x-safe><p>closed content</p></x-safe>"
     ) in text
 

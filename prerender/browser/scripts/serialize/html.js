@@ -199,7 +199,7 @@ const nameSlots = (host, copy, root, content) => {
   root.querySelectorAll("slot").forEach((slot, i) => {
     const name = `prerender-${++names}`;
     places[i].setAttribute("name", name);
-    for (const node of slot.assignedElements()) {
+    for (const node of slot.assignedElements?.() ?? []) {
       const at = Array.prototype.indexOf.call(host.children, node);
       if (at >= 0) on(copy.children[at], "setAttribute", "slot", name);
     }
@@ -258,7 +258,7 @@ const flattened = (host, copy, root, isNumbered) => {
   const slots = Array.from(root.querySelectorAll("slot"));
   const places = Array.from(content.querySelectorAll("slot"));
   places.forEach((place, i) => {
-    const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
+    const assigned = (slots[i]?.assignedNodes?.() ?? []).map((node) => light.get(node)).filter(Boolean);
     if (unwantedCopies.has(place)) place.remove();
     else place.replaceWith(...(assigned.length ? assigned : place.childNodes));
   });
