@@ -454,7 +454,7 @@ ODD_CHARACTERS = """<!doctype html><html><head><title>t</title></head><body>
   text.append(document.createComment(odd + "--><img src=x>"), document.createComment("><b>"));
   const template = text.appendChild(document.createElement("template"));
   template.content.append(odd);
-  pre.textContent = "\\n\\n" + odd;
+  pre.append("", "\\n", "\\n" + odd);
   area.textContent = "\\nfirst";
   host.attachShadow({mode: "open"}).append(odd);
   const style = document.head.appendChild(document.createElement("style"));
@@ -571,3 +571,21 @@ async def test_fields_with_names_of_the_dom(
     labels = " ".join(f"prerender-{number}" for number in range(1, len(names) + 1))
     assert f'aria-labelledby="{labels}"' in text
     assert '<a type="application/ld+json" href="/#!a"><b>link</b></a></p>' in text
+
+
+async def test_text_in_cdata_sections(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = """<html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title>
+      <script type="application/ld+json"><![CDATA[{"a": "&lt;"}]]></script>
+      <style><![CDATA[p > b { color: red }]]></style></head><body><p>a <![CDATA[<b> & c]]></p>
+      <script><![CDATA[document.body.append(document.createCDATASection("written"))]]></script>
+      </body></html>"""
+    response = web.Response(text=page, content_type="application/xhtml+xml")
+    text = await _snapshot(start_origin, start_proxy, response)
+    for present in (
+        '<script type="application/ld+json">{"a": "&lt;"}</script>',
+        "<style>p > b { color: red }</style>",
+        "<p>a &lt;b&gt; &amp; c</p>",
+        "written",
+    ):
+        assert present in text
+    assert "CDATA" not in text

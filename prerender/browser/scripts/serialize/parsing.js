@@ -30,7 +30,13 @@ export const forEachTemplate = (tree, visit) => {
 
 export const asParsed = (tree) => {
   forEachTemplate(tree, asParsed);
+  // HTML has no CDATA sections, XHTML has.
+  const sections = document.createTreeWalker(tree, NodeFilter.SHOW_CDATA_SECTION);
+  const found = [];
+  while (sections.nextNode()) found.push(/** @type {CDATASection} */ (sections.currentNode));
+  for (const section of found) section.replaceWith(section.data);
   for (const element of tree.querySelectorAll(dropsFirstNewline)) {
+    element.normalize(); // An empty text may be the first one.
     const text = element.firstChild;
     if (text?.nodeType === Node.TEXT_NODE && /^[\r\n]/.test(text.data)) text.data = "\n" + text.data;
   }
