@@ -589,3 +589,24 @@ async def test_text_in_cdata_sections(start_origin: StartOrigin, start_proxy: St
     ):
         assert present in text
     assert "CDATA" not in text
+
+
+@pytest.mark.parametrize(
+    ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
+)
+async def test_urls_that_the_serializer_writes_are_resolved_at_the_base(
+    start_origin: StartOrigin, start_proxy: StartProxy, base: str, prefix: str
+) -> None:
+    page = f"""<base href="{base}"><link id="sheet" rel="stylesheet" href="{SITE}/s.css">
+      <iframe id="frame"></iframe><script>
+      onload = () => {{
+        sheet.sheet.insertRule("p {{ background: url(b.png) }}");
+        frame.contentWindow.location = `${{location.origin}}/form`;
+      }};</script>"""
+    sheet = web.Response(text="p { color: red }", content_type="text/css")
+    content: dict[str, str | web.Response] = {"/": page, "/s.css": sheet}
+    content |= {"/form": "<p>form</p>", "/b.png": ""}
+    proxy = await start_proxy((await pages(start_origin, content)).url, {"site": {"url": SITE}})
+    text = (await proxy.crawl("/")).text
+    assert f'<iframe id="frame" src="{prefix}/form">' in text
+    assert f'url("{prefix}/b.png")' in text

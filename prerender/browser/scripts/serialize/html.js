@@ -1,7 +1,7 @@
 import { inlineStyleOf, localNameOf, on, shadowRootOf } from "./elements.js";
 import { asParsed, asText, forEachTemplate } from "./parsing.js";
 import { dataOf, drawingOf, drawn, hasDrawings, withData } from "./pictures.js";
-import { TOKEN } from "./pretty.js";
+import { ownReference, TOKEN } from "./pretty.js";
 import {
   addMark, animated, copyAnimated, dependsOnState, isAddress, markStates, shadowRoots, withStates,
 } from "./state.js";
@@ -102,7 +102,7 @@ const copyState = (from, to) => {
 const copyFrame = (from, to) => {
   const url = from.contentDocument?.URL ?? "";
   if (!to.hasAttribute("src") && !to.hasAttribute("srcdoc") && isAddress(url)) {
-    to.setAttribute("src", url.startsWith(`${location.origin}/`) ? url.slice(location.origin.length) : url);
+    to.setAttribute("src", ownReference(url, from.baseURI));
     return;
   }
   const text = frameText(from);

@@ -15,6 +15,12 @@ export const resolved = (reference, base) => {
   try { return new URL(reference, base); } catch { return null; }
 };
 
+// A URL of the page's own origin without the origin, which may not be the public one, if it is the same from ``base``.
+export const ownReference = (href, base) => {
+  const short = href.startsWith(`${location.origin}/`) ? href.slice(location.origin.length) : href;
+  return resolved(short, base)?.href === href ? short : href;
+};
+
 const pathOf = (base) => {
   const { origin, pathname } = new URL(base);
   return pathname.startsWith("//") ? origin + pathname : pathname;

@@ -1,4 +1,4 @@
-import { resolved } from "./pretty.js";
+import { ownReference, resolved } from "./pretty.js";
 import { sheetText } from "./sheet_text.js";
 import { dependsOnState, hasStates, namedStates, withStates } from "./state.js";
 import { unwantedCopies } from "./unwanted.js";
@@ -38,11 +38,9 @@ const styleOf = (css, sheet) => {
 };
 
 // URLs in a linked sheet are relative to it.
-const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole, reference) => {
+const moved = (css, base, newBase) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole, reference) => {
   const url = reference.startsWith("#") ? null : resolved(reference, base);
-  if (!url) return whole;
-  const own = url.origin === location.origin && !url.pathname.startsWith("//");
-  return `url("${own ? url.href.slice(url.origin.length) : url.href}")`;
+  return url ? `url("${ownReference(url.href, newBase)}")` : whole;
 });
 
 // An alternative sheet that a script has enabled looks like any other: only a test rule shows whether it applies.
@@ -75,7 +73,7 @@ export const copySheetState = (from, to) => {
     const text = sheetText(sheet);
     if (text !== null && dependsOnState(text)) rules = text;
   }
-  if (typeof rules === "string") to.replaceWith(styleOf(withStates(moved(rules, from.href)), sheet));
+  if (typeof rules === "string") to.replaceWith(styleOf(withStates(moved(rules, from.href, from.baseURI)), sheet));
 };
 
 export const adopted = (root) => {
