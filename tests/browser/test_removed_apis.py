@@ -86,3 +86,34 @@ async def test_a_page_with_a_call_shows_that_it_connects(
     snapshot = await proxy.crawl("/")
     assert '<p id="out">calling</p>' in snapshot.text
     assert "<title>new,connecting,0</title>" in snapshot.text
+
+
+# As webrtc-adapter does it (shimConnectionState, wrapPeerConnectionEvent).
+ADAPTED = """<p id="out">failed</p><script>
+const { prototype } = RTCPeerConnection;
+const names = ["connectionState", "ontrack", "sctp"].filter((name) => name in prototype);
+Object.defineProperty(prototype, "connectionState", {
+  configurable: true, get() { return `ice ${this.iceConnectionState}`; } });
+const connection = new RTCPeerConnection();
+const found = [...names, connection.connectionState];
+connection.ontrack = names.push;
+found.push(connection.ontrack === names.push, connection.ondatachannel);
+connection.close();
+found.push(connection.connectionState, connection.signalingState);
+const transport = new WebTransport("https://www.example.com/");
+transport.datagrams.readable.getReader().read();
+transport.incomingBidirectionalStreams.getReader().read();
+transport.createBidirectionalStream();
+out.textContent = found.join();
+</script>"""
+
+
+async def test_adapters_and_streams_have_what_they_look_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": ADAPTED})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    expected = "connectionState,ontrack,sctp,ice new,true,,ice closed,closed"
+    reply = await proxy.crawl("/")
+    assert f'<p id="out">{expected}</p>' in reply.text
+    assert "ttl=3600" in reply.headers["Cache-Status"]

@@ -2,24 +2,33 @@
 // TURN server that closes its connection kills the network process of Chromium 156, and with it the renders of all pages.
 {
   const never = () => new Promise(() => {});
-  const handlers = (...types) => Object.fromEntries(types.map((type) => [`on${type}`, null]));
+  const values = new WeakMap();
+  const set = (object, changed) => values.set(object, { ...values.get(object), ...changed });
+  // Accessors of the prototype, as in browsers: adapters look for them, and replace some.
+  const define = (type, initial, ...events) => {
+    const add = (name, value, setter) => Object.defineProperty(type.prototype, name, {
+      configurable: true, enumerable: true, get() { return values.get(this)?.[name] ?? value; }, set: setter,
+    });
+    for (const [name, value] of Object.entries(initial)) add(name, value, undefined);
+    for (const event of events) {
+      const name = `on${event}`;
+      add(name, null, function (handler) { set(this, { [name]: handler }); });
+    }
+  };
   class RTCDataChannel extends EventTarget {
     constructor(label = "") {
       super();
-      Object.assign(this, { label: String(label), readyState: "connecting", bufferedAmount: 0, id: null },
-        handlers("bufferedamountlow", "close", "closing", "error", "message", "open"));
+      set(this, { label: String(label) });
     }
     send() { throw new DOMException("RTCDataChannel.readyState is not 'open'", "InvalidStateError"); }
-    close() { this.readyState = "closed"; }
+    close() { set(this, { readyState: "closed" }); }
   }
+  define(RTCDataChannel, { label: "", readyState: "connecting", bufferedAmount: 0, id: null },
+    "bufferedamountlow", "close", "closing", "error", "message", "open");
   class RTCPeerConnection extends EventTarget {
     static generateCertificate() { return never(); }
     constructor(configuration = {}) {
       super();
-      Object.assign(this, { connectionState: "new", iceConnectionState: "new", iceGatheringState: "new",
-        signalingState: "stable", localDescription: null, remoteDescription: null },
-        handlers("connectionstatechange", "datachannel", "icecandidate", "icecandidateerror",
-          "iceconnectionstatechange", "icegatheringstatechange", "negotiationneeded", "signalingstatechange", "track"));
       this.getConfiguration = () => configuration;
     }
     addTrack() { return {}; }
@@ -37,13 +46,25 @@
     getTransceivers() { return []; }
     restartIce() {}
     setConfiguration() {}
-    close() { this.connectionState = this.iceConnectionState = this.signalingState = "closed"; }
+    close() { set(this, { connectionState: "closed", iceConnectionState: "closed", signalingState: "closed" }); }
   }
+  define(RTCPeerConnection, {
+    connectionState: "new", iceConnectionState: "new", iceGatheringState: "new", signalingState: "stable",
+    localDescription: null, currentLocalDescription: null, pendingLocalDescription: null,
+    remoteDescription: null, currentRemoteDescription: null, pendingRemoteDescription: null,
+    canTrickleIceCandidates: null, sctp: null,
+  }, "connectionstatechange", "datachannel", "icecandidate", "icecandidateerror", "iceconnectionstatechange",
+  "icegatheringstatechange", "negotiationneeded", "signalingstatechange", "track");
   class WebTransport {
-    constructor() {
-      this.ready = never();
-      this.closed = never();
-    }
+    ready = never();
+    closed = never();
+    draining = never();
+    datagrams = { readable: new ReadableStream(), writable: new WritableStream() };
+    incomingBidirectionalStreams = new ReadableStream();
+    incomingUnidirectionalStreams = new ReadableStream();
+    createBidirectionalStream() { return never(); }
+    createUnidirectionalStream() { return never(); }
+    getStats() { return never(); }
     close() {}
   }
   const replaced = { RTCPeerConnection, webkitRTCPeerConnection: RTCPeerConnection, WebTransport };
