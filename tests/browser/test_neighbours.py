@@ -147,6 +147,7 @@ LONG_URLS = {
     "navigation": "navigation.navigate('#' + i + 'x'.repeat(1e5)).finished?.catch(() => 0)",
     "state": "history.replaceState({ deep: [['x'.repeat(4e5)]] }, '', '#' + i)",
     "bytes": "history.replaceState(new Uint8Array(4e5), '', '#' + i)",
+    "list": "history.replaceState({ list: Array(4e5).fill(0) }, '', '#' + i)",
 }
 
 
@@ -156,7 +157,8 @@ async def test_urls_and_states_beyond_the_quota_are_not_set(
 ) -> None:
     """Ordinary ones are set before, as often as the browser allows."""
     script = f"""
-      for (let i = 0; i < 50; i++) history.replaceState({{ i }}, "", "?page=" + i);
+      const ordinary = {{ length: 5e6, byteLength: 5e6, box: {{ width: "20", length: "30" }} }};
+      for (let i = 0; i < 50; i++) history.replaceState({{ i, ordinary }}, "", "?page=" + i);
       const before = location.search;
       for (let i = 0; i < 20; i++) {LONG_URLS[change]};
       out.textContent = before + " " + /^[?#]([0-9]+)/.exec(location.hash || location.search)[1];
@@ -177,6 +179,17 @@ async def test_titles_beyond_the_quota_are_not_set(
     origin = await pages(start_origin, {"/": titles})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     assert "<title>title 999</title>" in (await proxy.crawl("/")).text
+
+
+async def test_calls_beyond_the_quota_of_the_console_return_what_the_page_uses(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    logs = """<p id="out"></p><script>for (let i = 0; i < 1100; i++) console.log(i);
+      console.context("other").log("x");
+      out.textContent = console.createTask("task").run(() => "ran");</script>"""
+    origin = await pages(start_origin, {"/": logs})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert '<p id="out">ran</p>' in (await proxy.crawl("/")).text
 
 
 @pytest.mark.ci_only

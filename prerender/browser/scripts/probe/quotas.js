@@ -13,7 +13,10 @@ const quota = (most, beyond = () => {}) => {
 
 // The console is not read.
 const logged = quota(1000);
-patchEach(globalThis.console, Object.keys(globalThis.console), logged);
+for (const method of Object.keys(globalThis.console)) {
+  // These return what the page uses.
+  if (method !== "createTask" && method !== "context") patch(globalThis.console, method, logged);
+}
 
 // The history of a new page has one entry. Chromium also counts traversals without an effect, and would ignore the
 // page's navigations after 200.
@@ -37,14 +40,19 @@ listen.call(globalThis.navigation, "navigate", (event) => {
   if (urlsLength > MOST_URLS_LENGTH) call(preventDefault, event, []);
 });
 const { values: valuesOf } = Object;
+const { ArrayBuffer: Octets } = globalThis;
+const { isView } = Octets;
+// Numbers that the page names "length" are not lengths.
 const lengthOf = (value) => {
   const left = [value];
-  let length = 0;
+  let length = 1;
   for (let i = 0; i < left.length && i < MOST_VALUES; i++) {
     const one = left[i];
-    length += one?.byteLength ?? one?.length ?? 1;
-    if (typeof one !== "object" || one === null || one.byteLength !== undefined) continue;
+    if (typeof one === "string") length += one.length;
+    if (typeof one !== "object" || one === null) continue;
+    if (isView(one) || one instanceof Octets) { length += one.byteLength; continue; }
     const inner = valuesOf(one);
+    length += inner.length;
     for (let j = 0; j < inner.length && left.length < MOST_VALUES; j++) left[left.length] = inner[j];
   }
   return length;
