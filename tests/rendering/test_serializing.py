@@ -341,6 +341,31 @@ async def test_pages_that_replace_the_built_ins(
     assert "evil" not in text
 
 
+async def test_pages_that_have_names_of_the_window_and_the_document(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """They hide none of the page's work: in a frame, in a timer, below the window, on scrolling."""
+    names = ("baseURI", "documentElement", "querySelectorAll", "readyState", "styleSheets")
+    page = f"""<meta http-equiv="refresh" content="600; url=/other"><style>p {{ color: red }}</style>
+      <p id="late">waiting</p><p id="scrolled">waiting</p><iframe src="/frame"></iframe>
+      {"".join(f"<img name={name}>" for name in names)}<div style="height: 5000px"></div>
+      <img loading="lazy" src="/below" id="below"><form id="form"></form><script>
+      addEventListener("scroll", () => {{ scrolled.textContent = "scrolled"; }});
+      below.onload = below.onerror = () => {{ below.alt = "loaded"; }};
+      setTimeout(() => {{ late.textContent = "in time"; }}, 5000);
+      var length = 0;
+      const URL = "https://api.example/", performance = {{}};
+      let scrollY = -1, innerHeight = "high";
+    </script>"""
+    frame = """<p id="out">waiting</p><script>
+      setTimeout(() => { parent.document.getElementById("late").title = "framed"; }, 6000)</script>"""
+    origin = await pages(start_origin, {"/": page, "/frame": frame, "/below": ""})
+    reply = await (await start_proxy(origin.url, {"site": {"url": SITE}})).crawl("/")
+    for present in ('title="framed">in time<', ">scrolled<", 'alt="loaded"'):
+        assert present in reply.text
+    assert "ttl=3600" in reply.headers["Cache-Status"]
+
+
 async def test_charsets_become_utf_8(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     page = (
         '<meta charset="windows-1251">'

@@ -1,6 +1,7 @@
 // Saves built-ins before the page can replace them, and counts pending work.
 export const {
-  setTimeout, clearTimeout, setInterval, clearInterval, Element, Promise, Map, Set, WeakMap, WeakSet, Math, Reflect,
+  setTimeout, clearTimeout, setInterval, clearInterval, Element, Promise, Map, Set, WeakMap, WeakSet, Math, Reflect, Node,
+  URL, performance,
 } = globalThis;
 export const now = performance.now.bind(performance);
 export const { apply: call } = Reflect;
@@ -8,7 +9,19 @@ export const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
 export const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
 export const listen = EventTarget.prototype.addEventListener;
 export const then = Promise.prototype.then;
-export const { querySelector } = Document.prototype;
+export const { querySelector, querySelectorAll } = Document.prototype;
+// What scripts hide by variables of their own, such as scrollY, and images of the document by their names.
+/** @type {any} */
+export const page = {};
+const keepReadable = (owner, of, ...properties) => {
+  for (const property of properties) {
+    const { get } = Object.getOwnPropertyDescriptor(owner, property);
+    Object.defineProperty(page, property, { get: () => call(get, of, []) });
+  }
+};
+keepReadable(globalThis, globalThis, "innerHeight", "length", "scrollY");
+keepReadable(Document.prototype, document, "documentElement", "readyState", "styleSheets");
+keepReadable(Node.prototype, document, "baseURI");
 export const name = Symbol.for("prerender.probe");
 export const FRAME_MS = 16; // an integer: setTimeout() truncates
 

@@ -1,8 +1,10 @@
 import { seekHandlers } from "./animations.js";
-import { call, countMutations, listen, mutations, name, now } from "./core.js";
+import {
+  call, countMutations, listen, mutations, name, now, page, querySelectorAll, URL,
+} from "./core.js";
 
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
-export let parsed = document.readyState === "complete";
+export let parsed = page.readyState === "complete";
 listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; seekHandlers(); }, true);
 const count = new MutationObserver((records) => countMutations(records.length));
 const { observe: observeMutations, takeRecords } = MutationObserver.prototype;
@@ -19,16 +21,16 @@ export const noteMessage = () => { countPendingMutations(); mutationsAtMessage =
 // loaded. Reloads are ignored.
 const REFRESH = /^\s*(\d+)[.\d]*\s*[;,]?\s*(?:url\s*=\s*)?["']?([^"']*)/i;
 // In a page without scripts, Chromium runs this one only on demand.
-let loadedAt = document.readyState === "complete" ? now() : null;
+let loadedAt = page.readyState === "complete" ? now() : null;
 listen.call(globalThis, "load", () => { loadedAt = now(); });
 export const refreshDue = () => {
   if (window !== top || loadedAt === null) return null;
   /** @type {NodeListOf<HTMLMetaElement>} */
-  const metas = document.querySelectorAll('meta[http-equiv="refresh" i]');
+  const metas = call(querySelectorAll, document, ['meta[http-equiv="refresh" i]']);
   for (const meta of metas) {
     const [, seconds, url] = REFRESH.exec(meta.content) ?? [];
-    if (!url || !URL.canParse(url, document.baseURI)) continue;
-    const [path] = new URL(url, document.baseURI).href.split("#");
+    if (!url || !URL.canParse(url, page.baseURI)) continue;
+    const [path] = new URL(url, page.baseURI).href.split("#");
     if (path !== location.href.split("#")[0]) return loadedAt + +seconds * 1000;
   }
   return null;
@@ -38,7 +40,7 @@ export const refreshDue = () => {
 export let foreign = 0;
 export const forEachFrame = (visit) => {
   foreign = 0;
-  for (let i = 0; i < globalThis.length; i++) {
+  for (let i = 0; i < page.length; i++) {
     try {
       const probe = globalThis[i][name];
       if (probe) visit(probe);

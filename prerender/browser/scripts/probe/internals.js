@@ -1,4 +1,4 @@
-import { call, Element, newWeakMap, patch, prototypeOf } from "./core.js";
+import { call, Element, newWeakMap, page, patch, prototypeOf } from "./core.js";
 import { shadowRootOf } from "./shadow.js";
 
 // ---- Roles, ARIA properties and states that scripts attach to custom elements (ElementInternals). No attribute has
@@ -53,6 +53,6 @@ export const attached = () => {
       if (root) walk(call(allInRoot, root, ["*"]));
     }
   };
-  if (document.documentElement) walk(call(allWithin, document.documentElement, ["*"]));
+  if (page.documentElement) walk(call(allWithin, page.documentElement, ["*"]));
   return found;
 };

@@ -1,15 +1,17 @@
-import { begin, call, countActivity, Element, Math, newMap, newSet, patch, realFrame } from "./core.js";
+import {
+  begin, call, countActivity, Element, Math, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
+} from "./core.js";
 import { forEachFrame } from "./document.js";
 import { awaitSight, unseen, wantFrame } from "./layout.js";
 import { shadowRoots } from "./shadow.js";
 
 // ---- Content that waits to become visible: observed elements, lazy images, and scroll listeners.
 const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
-const { querySelectorAll } = Document.prototype;
 const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
 const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.prototype;
 const { dispatchEvent } = EventTarget.prototype;
-const { Event: ScrollEvent, Node } = globalThis;
+const { Event: ScrollEvent } = globalThis;
+const parentElement = Object.getOwnPropertyDescriptor(Node.prototype, "parentElement").get;
 const isConnected = Object.getOwnPropertyDescriptor(Node.prototype, "isConnected").get;
 const scrollWindow = globalThis.scrollTo?.bind(globalThis);
 const scrolled = newSet(); // targets of scroll listeners
@@ -49,8 +51,8 @@ export const listensToScrolling = () => Boolean(scrolled.size || globalThis.onsc
 // The window height that shows the whole page, including the content of scrolling elements.
 export const height = () => {
   if (unloaded().length > MOST_UNLOADED) return 0;
-  let highest = document.documentElement?.scrollHeight ?? 0;
-  const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + scrollY)); };
+  let highest = page.documentElement?.scrollHeight ?? 0;
+  const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + page.scrollY)); };
   waitingToBeSeen().forEach((element) => reach(getBoundingClientRect.call(element).bottom));
   scrolled.forEach((target) => {
     if (target instanceof Element) reach(getBoundingClientRect.call(target).top + target.scrollHeight);
@@ -88,13 +90,13 @@ const MOST_STEPS = 20;
 const MOST_VISITS = 50;
 export const tour = () => {
   const end = begin("layout");
-  const start = scrollY;
+  const start = page.scrollY;
   const moved = newMap();
   let steps = 0;
   const down = () => {
     countActivity();
-    const top = innerHeight * ++steps;
-    if (steps > MOST_STEPS || top >= document.documentElement.scrollHeight) return around();
+    const top = page.innerHeight * ++steps;
+    if (steps > MOST_STEPS || top >= page.documentElement.scrollHeight) return around();
     scrollWindow({ top, behavior: "instant" });
     realFrame(down);
   };
@@ -103,7 +105,7 @@ export const tour = () => {
     const next = visited.size < MOST_VISITS ? nextToVisit() : null;
     if (!next) return back();
     next.visited.add(next.element);
-    for (let at = next.element.parentElement; at; at = at.parentElement) {
+    for (let at = call(parentElement, next.element, []); at; at = call(parentElement, at, [])) {
       if (!moved.has(at)) moved.set(at, [at.scrollLeft, at.scrollTop]);
     }
     scrollIntoView.call(next.element, { block: "center", inline: "center", behavior: "instant" });

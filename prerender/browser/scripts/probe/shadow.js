@@ -1,4 +1,6 @@
-import { call, listen, newSet, newWeakSet, patch, patchAccessor, patchEach, prototypeOf } from "./core.js";
+import {
+  call, listen, newSet, newWeakSet, patch, patchAccessor, patchEach, prototypeOf, querySelectorAll,
+} from "./core.js";
 import { observeRoot } from "./document.js";
 
 // ---- Closed shadow roots are closed only to the page's scripts: the serializer must read them.
@@ -18,7 +20,6 @@ patch(prototypeOf("Element"), "attachShadow", (original) => function (options, .
 export const shadowRootOf = Object.getOwnPropertyDescriptor(prototypeOf("Element"), "shadowRoot").get;
 
 // Those that markup declares: of the document, and of what scripts parse with them.
-const { querySelectorAll: allInDocument } = Document.prototype;
 const { querySelectorAll: allInHost } = Element.prototype;
 const { querySelectorAll: allInShadow } = DocumentFragment.prototype;
 const addDeclared = (elements) => {
@@ -29,7 +30,7 @@ const addDeclared = (elements) => {
     addDeclared(call(allInShadow, root, ["*"]));
   }
 };
-listen.call(globalThis, "DOMContentLoaded", () => addDeclared(call(allInDocument, document, ["*"])), true);
+listen.call(globalThis, "DOMContentLoaded", () => addDeclared(call(querySelectorAll, document, ["*"])), true);
 const findIn = (type, all) => patchEach(prototypeOf(type), ["setHTML", "setHTMLUnsafe"], (original) => function (...given) {
   const result = original.apply(this, given);
   addDeclared(call(all, this, ["*"]));

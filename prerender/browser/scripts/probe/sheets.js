@@ -1,4 +1,4 @@
-import { call, newMap, patch, prototypeOf } from "./core.js";
+import { call, newMap, page, patch, prototypeOf, querySelectorAll } from "./core.js";
 import { hide } from "./shadow.js";
 
 // ---- Style sheets that scripts may have modified. Their rules are then in no text of the page, and the original
@@ -28,7 +28,7 @@ for (const property of ["cssRules", "rules"]) {
 export const refusedStyles = () => {
   const found = [];
   /** @type {NodeListOf<HTMLElement>} */
-  const styled = document.querySelectorAll("[style]");
+  const styled = call(querySelectorAll, document, ["[style]"]);
   styled.forEach((element, place) => {
     if (element.style?.length === 0) found[found.length] = place;
   });
@@ -38,7 +38,7 @@ export const refusedStyles = () => {
 // may have.
 export const restyled = () => {
   const found = [];
-  listed(document.styleSheets).forEach((sheet, place) => {
+  listed(page.styleSheets).forEach((sheet, place) => {
     if (!touchedSheets.has(sheet)) return;
     const before = touchedSheets.get(sheet);
     const text = before === null ? null : sheetText(sheet);

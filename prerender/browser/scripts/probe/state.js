@@ -2,7 +2,7 @@ import { animationEnds } from "./animations.js";
 import { getResponseHeader } from "./async_work.js";
 import { lead, pageTime } from "./clocks.js";
 import {
-  activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, patch, querySelector, then,
+  activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, page, patch, performance, querySelector, then,
   timers,
 } from "./core.js";
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
@@ -48,7 +48,7 @@ const state = () => {
   if (refresh !== null && time - refresh < 500) falls(refresh - time);
   const ready = globalThis.prerenderReady;
   const total = {
-    complete: document.readyState === "complete",
+    complete: page.readyState === "complete",
     parsed,
     elapsed: pageTime(),
     ready: typeof ready === "boolean" ? ready : null,
@@ -67,7 +67,7 @@ const state = () => {
     foreign,
     activity,
     // Asking for scrollY computes the layout.
-    unseen: unseenParts + (listensToScrolling() && scrollY === 0 ? 1 : 0),
+    unseen: unseenParts + (listensToScrolling() && page.scrollY === 0 ? 1 : 0),
     mutations,
     errors: complaints.size() + malformed.size(),
     sheets: touchedSheets.size,
@@ -123,7 +123,7 @@ const newList = () => {
 const complaints = newList();
 const malformed = newList();
 // Without scripts, the probe begins only when it is asked.
-state.late = document.readyState === "complete";
+state.late = page.readyState === "complete";
 state.errors = () => [complaints.lines(), malformed.lines()];
 const note = (mark, text) => complaints.add(mark, text);
 const complain = (...parts) => note("", parts.map(String).join(" "));
