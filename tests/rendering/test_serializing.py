@@ -151,7 +151,7 @@ async def test_shadow_dom_can_be_flattened(
     text = await _snapshot(start_origin, start_proxy, SHADOW, overrides)
     assert (
         '<x-card><h2><b slot="title">light title</b></h2><p> light text</p>fallback'
-        "<svg>no slot</svg></x-card>"
+        "<svg><slot>no slot</slot></svg></x-card>"
         "<x-safe><p>closed content</p></x-safe>"
     ) in text
 

@@ -192,14 +192,18 @@ const addAttached = (to, found) => {
   for (const state of states) addMark(to, state);
 };
 
+// In SVG and MathML, a slot is an unknown element. Those of frames have other classes.
+const isSlot = (element) => "assignedNodes" in element;
+
 // The slots of a root that assigns them by script would be empty.
 const nameSlots = (host, copy, root, content) => {
   if (root.slotAssignment !== "manual") return;
   const places = content.querySelectorAll("slot");
   root.querySelectorAll("slot").forEach((slot, i) => {
+    if (!isSlot(slot)) return;
     const name = `prerender-${++names}`;
     places[i].setAttribute("name", name);
-    for (const node of slot.assignedElements?.() ?? []) {
+    for (const node of slot.assignedElements()) {
       const at = Array.prototype.indexOf.call(host.children, node);
       if (at >= 0) on(copy.children[at], "setAttribute", "slot", name);
     }
@@ -258,7 +262,8 @@ const flattened = (host, copy, root, isNumbered) => {
   const slots = Array.from(root.querySelectorAll("slot"));
   const places = Array.from(content.querySelectorAll("slot"));
   places.forEach((place, i) => {
-    const assigned = (slots[i]?.assignedNodes?.() ?? []).map((node) => light.get(node)).filter(Boolean);
+    if (!isSlot(place)) return;
+    const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
     if (unwantedCopies.has(place)) place.remove();
     else place.replaceWith(...(assigned.length ? assigned : place.childNodes));
   });
