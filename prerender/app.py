@@ -138,6 +138,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
         vary = _vary(settings)
+        variants = vary.variants if vary else (ORDINARY,)
         agents = await stack.enter_async_context(signed_agents(settings))
         decider = Decider(
             triggers,
@@ -157,7 +158,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             telemetry=telemetry,
         )
         auth = _auth(settings.admin)
-        site = Site(settings.public_url, tracking)
+        site = Site(settings.public_url, tracking, variants[0])
         proxy = Proxy(
             settings=settings,
             rendering=parts,
@@ -169,7 +170,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             triggers=triggers,
             published=verified.published,
             target_of=target_of,
-            variants=(ORDINARY, *(vary.variants if vary else ())),
+            variants=variants,
             handler=handler,
             respond=handler,
             auth=auth,

@@ -13,11 +13,12 @@ from prerender.urls.tracking import Tracking
 
 
 class Site:
-    """The site at ``public``."""
+    """The site at ``public``. ``default``: the variant of a URL that names none."""
 
-    def __init__(self, public: URL, tracking: Tracking) -> None:
+    def __init__(self, public: URL, tracking: Tracking, default: Variant = ORDINARY) -> None:
         self.public = public
         self._tracking = tracking
+        self._default = default
         # Scheme, host and port.
         self.url = str(public.origin())
         host = re.escape(authority(public))
@@ -38,14 +39,14 @@ class Site:
             raise ValueError(f"{name}: {text[:200]!r}: give a URL of {self.url}, or a path")
         return path
 
-    def target(self, text: str, variant: Variant = ORDINARY) -> Target:
+    def target(self, text: str, variant: Variant | None = None) -> Target:
         """The target of a pretty or ugly URL. Raises ValueError."""
         path = self.path("url", text)
         try:
             pretty = pretty_of(f"{self.url}{path}")
         except ValueError as error:
             raise ValueError(f"url: {text[:200]!r}: {error}") from None
-        return Target.of(self.public, pretty, self._tracking, variant)
+        return Target.of(self.public, pretty, self._tracking, variant or self._default)
 
     def target_of(self, entry: Entry) -> Target:
         """The target of a stored snapshot, with its variant."""

@@ -312,6 +312,8 @@ async def test_variants_are_told_apart(start_origin: StartOrigin, start_proxy: S
         picture = await api.get(f"/snapshots/{key}/{name}")
         assert int.from_bytes(picture[16:20]) == MOBILE.width  # a picture is in CSS pixels
     assert (await api.post("/render", {"id": key}))["id"] == key
+    # A URL means the default variant.
+    assert (await api.post("/render", {"url": "/"}))["id"] == kinds["desktop", "en", "html"]
     await api.post("/render", {"id": "0" * 32}, 404)
     await api.post("/render", {"id": key, "url": "/"}, 400)
 
