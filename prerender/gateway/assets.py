@@ -25,6 +25,7 @@ from prerender.gateway.upstream import relay
 from prerender.http import caching, conditional
 from prerender.http.caching import StoredResponse, Terms
 from prerender.http.conditional import ConditionalResult, parse_http_date
+from prerender.http.fields import is_html
 from prerender.http.forwarding_headers import AnyHeaders
 from prerender.http.hop_by_hop import end_to_end
 
@@ -267,8 +268,8 @@ def _unreadable(ask: Ask, headers: AnyHeaders) -> str:
 def _html_module(ask: Ask, headers: AnyHeaders) -> ResponseFault | None:
     """The fault of a module that is an HTML page. Classic scripts are not in mode "cors"."""
     is_module = ask.exchange.is_program and ask.headers.get("Sec-Fetch-Mode") == "cors"
-    is_html = headers.get("Content-Type", "").lower().startswith("text/html")
-    return ResponseFault.HTML_MODULE if is_module and is_html else None
+    is_page = is_module and is_html(headers.get("Content-Type", ""))
+    return ResponseFault.HTML_MODULE if is_page else None
 
 
 def _give(ask: Ask, stored: StoredResponse) -> Plain:

@@ -77,11 +77,7 @@ class Needed:
 
     def judged(self, method: str, url: str, kind: str, headers: AnyHeaders) -> bool:
         """Whether the content may depend on a request, also if it is not ``needed``."""
-        return not is_beacon(method, headers) and self.may_matter(url, kind)
-
-    def may_matter(self, url: str, kind: str) -> bool:
-        """Whether the content may depend on a request if the page reads its response."""
-        if kind not in _JUDGED or not self.is_of_the_site(url):
+        if is_beacon(method, headers) or kind not in _JUDGED or not self.is_of_the_site(url):
             return False
         return not self._is_optional("/" + url.split("/", 3)[3])
 
