@@ -77,6 +77,16 @@ class Exchange:
         return "cached" if self.cached else "allowed"
 
     @property
+    def resource(self) -> str:
+        """What hangs if it gets no response: its URL, or the preflights of that."""
+        return f"OPTIONS {self.url}" if self.is_preflight else self.url
+
+    @property
+    def is_preflight(self) -> bool:
+        """Whether the page gets nothing of its response."""
+        return self.method == "OPTIONS"
+
+    @property
     def completed(self) -> bool:
         """Whether it ended while the page was looked at. The end of the visit ends the others, too, but
         at any time."""

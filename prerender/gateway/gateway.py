@@ -191,14 +191,16 @@ class Gateway:
                     self.navigation.learn(end_to_end(request.headers), user_agent)
                 return _hand_over(document)
             try:
+                # Without the response to its preflight, a request is not sent (WHATWG Fetch).
+                following = request.headers.get("Access-Control-Request-Method", request.method)
                 exchange.needed = self._needed(
-                    request.method, url, wanted, request.headers, visit.requests.polled
+                    following, url, wanted, request.headers, visit.requests.polled
                 )
                 exchange.foreign = not self._needed.is_of_the_site(url)
                 exchange.judged = self._needed.judged(
-                    request.method, url, wanted, request.headers
-                ) or self._third_party_data(request, exchange)
-                exchange.hangs = exchange.needed and url in self.hanging
+                    following, url, wanted, request.headers
+                ) or self._third_party_data(following, request, exchange)
+                exchange.hangs = exchange.needed and exchange.resource in self.hanging
                 visit.usage.check_requests()
                 # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.network.request_timeout
@@ -222,12 +224,12 @@ class Gateway:
             finally:
                 self._learn(request, exchange)
 
-    def _third_party_data(self, request: BaseRequest, exchange: Exchange) -> bool:
+    def _third_party_data(self, method: str, request: BaseRequest, exchange: Exchange) -> bool:
         """Whether a request is for data of a third party that has given data to pages before."""
         return (
             exchange.destination in DATA
             and exchange.foreign
-            and not is_beacon(request.method, request.headers)
+            and not is_beacon(method, request.headers)
             and authority(request) in self.data_hosts
         )
 
@@ -248,11 +250,6 @@ class Gateway:
         exchange.limited = isinstance(error, LimitReached)
         exchange.reason = str(error)
         exchange.status = HTTPStatus.FORBIDDEN
-        if following := request.headers.get("Access-Control-Request-Method"):
-            # The request that follows a refused preflight is not sent.
-            exchange.needed = self._needed(
-                following, exchange.url, exchange.destination, {}, visit.requests.polled
-            )
         # Visitors reach all hosts of the site, at any port.
         exchange.refused = exchange.needed and not exchange.limited
         if exchange.refused and not isinstance(error, Unlisted):

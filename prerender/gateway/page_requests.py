@@ -59,7 +59,7 @@ class PageRequests:
             if record.needed:
                 seconds = time.monotonic() - record.started
                 answered = bool(record.status) and (complete or not record.has_end)
-                self._hanging.ended(url, self.document_url, seconds, answered=answered)
+                self._hanging.ended(record.resource, self.document_url, seconds, answered=answered)
             self._unfinished.pop(number, None)
             record.ended = time.monotonic()
             self._traffic.count(record)
@@ -76,7 +76,7 @@ class PageRequests:
         return any(
             record.url == url
             and (record.needed or record.judged)
-            and not record.blocked
+            and not (record.blocked or record.is_preflight)
             and record.status in _WITH_BODY
             for record in self.exchanges
         )

@@ -195,7 +195,10 @@ def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
 
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
     """Whether data of the page was not found, as for a page that does not exist (a soft 404)."""
-    return any(e.needed and e.destination in DATA and e.status in (404, 410) for e in exchanges)
+    return any(
+        e.needed and e.destination in DATA and e.status in (404, 410) and not e.is_preflight
+        for e in exchanges
+    )
 
 
 def _fault_of(exchange: Exchange) -> str:

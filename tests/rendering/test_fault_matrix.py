@@ -300,6 +300,43 @@ async def test_an_incomplete_page_is_served_where_the_owner_says_so(
     assert "hit" not in again.headers["Cache-Status"]
 
 
+async def test_a_request_is_missing_if_its_preflight_fails(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    cors = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "x-key"}
+    statuses = {"/works": 204, "/missing": 404, "/fails": 500}
+
+    async def data(request: web.Request) -> web.Response:
+        if request.method == "OPTIONS":
+            return web.Response(status=statuses[request.path], headers=cors)
+        return web.json_response({"word": "data"}, headers=cors)
+
+    async def page(request: web.Request) -> web.Response:
+        script = f"""fetch('{other.url}{request.path}', {{ headers: {{ 'X-Key': '1' }} }})
+          .then((answer) => answer.json()).then(({{ word }}) => {{ out.textContent = word; }})
+          .catch(() => {{ out.textContent = 'wrong'; }})"""
+        text = f"<!DOCTYPE html><title>t</title><p id=out></p><script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    api, application = web.Application(), web.Application()
+    api.router.add_route("*", "/{path:.*}", data)
+    application.router.add_get("/{path:.*}", page)
+    other = await start_origin(api)
+    site = await start_origin(application)
+    settings = {"site": {"url": PUBLIC}, "network": {"allow": [other.url]}}
+    proxy = await start_proxy(site.url, settings)
+    replies = {path: await proxy.crawl(path) for path in statuses}
+    assert {path: reply.status for path, reply in replies.items()} == {
+        "/works": 200,
+        "/missing": 200,
+        "/fails": 503,
+    }
+    assert "data</p>" in replies["/works"].text
+    # As for every visitor.
+    assert "wrong</p>" in replies["/missing"].text
+    assert replies["/fails"].headers["Cache-Status"].endswith("detail=failed")
+
+
 @pytest.mark.parametrize("fault", sampled(["500", "hang", "reset"], 3))
 async def test_optional_requests_may_fail(
     fault: str, start_origin: StartOrigin, start_proxy: StartProxy
@@ -387,11 +424,13 @@ async def test_a_request_that_hangs_on_several_pages_is_not_waited_for(
     application.router.add_get("/{path:.*}", answer)
     site = await start_origin(application)
     settings = {"site": {"url": PUBLIC}, "render": {"timeout": "6s"}, "cache": {"ttl": 0}}
+    settings["browser"] = {"pages": 3}
     proxy = await start_proxy(site.url, settings)
-    settled = [await _settled(proxy, f"/{number}") for number in range(5)]
-    assert {verdict for verdict, _ in settled} == {"incomplete"}
+    waited = await _settled(proxy, "/1", "/2", "/3")
+    later = await _settled(proxy, "/4", "/5")
+    assert {verdict for verdict, _ in waited + later} == {"incomplete"}
     # The first three waited until the limit.
-    assert [seconds < 3 for _, seconds in settled] == [False] * 3 + [True] * 2, settled
+    assert [seconds < 3 for _, seconds in waited + later] == [False] * 3 + [True] * 2, waited
     hanging.set()
     async with asyncio.timeout(30):
         while "data" not in (await proxy.crawl("/again")).text:
@@ -399,15 +438,18 @@ async def test_a_request_that_hangs_on_several_pages_is_not_waited_for(
     assert (await proxy.crawl("/more")).status == 200
 
 
-async def _settled(proxy: Proxy, path: str) -> tuple[str, float]:
-    """The verdict about a page, and how long it was waited for."""
+async def _settled(proxy: Proxy, *paths: str) -> list[tuple[str, float]]:
+    """The verdicts about pages that are rendered at once, and how long each was waited for."""
     await proxy.all_pages_idle()  # a page that was cut off is replaced
     renders: list[RenderRecord] = []
     stop = proxy.running.telemetry.renders.subscribe(renders.append)
     try:
-        await proxy.crawl(path)
+        await asyncio.gather(*(proxy.crawl(path) for path in paths))
     finally:
         stop()
-    (record,) = renders
-    assert record.facts is not None
-    return record.facts.verdict, record.facts.real_seconds
+    assert len(renders) == len(paths)
+    return [
+        (record.facts.verdict, record.facts.real_seconds)
+        for record in renders
+        if record.facts is not None
+    ]

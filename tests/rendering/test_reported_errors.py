@@ -30,6 +30,8 @@ PAGES = {
     </script>""",
     "/fallback": "<script>fetch('/logs').then((x) => x.text()).then(JSON.parse)"
     ".catch(() => 0)</script>",
+    "/comments": "<script>fetch('/commented').then((x) => x.text()).then(JSON.parse)"
+    ".catch(() => 0)</script>",
     "/left-out": "<script>fetch('https://www.google-analytics.com/x').then((x) => x.json())"
     ".catch(() => 0)</script>",
     "/empty": "<script>fetch('/nothing').then((x) => x.json()).catch(() => 0)</script>",
@@ -44,6 +46,9 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str
             return web.Response(text="\n\n  missing.thing();", content_type="text/javascript")
         if request.path == "/picture.svg":
             return web.Response(text="<svg/>", content_type="image/svg+xml")
+        if request.path == "/commented":
+            text = "<!-- a --> <!-- b>\n--><!doctype html><title>t</title>"
+            return web.Response(text=text, content_type="text/html")
         if request.path == "/nothing":
             return web.Response(status=204)
         if request.path == "/port":
@@ -92,9 +97,13 @@ async def test_malformed_data_is_data_of_the_site(
     for path in ("/tries", "/left-out", "/empty"):
         facts, _ = await _rendered(proxy, path)
         assert (facts.verdict, facts.errors) == ("complete", ()), path
-    for path in ("/login", "/fallback"):
+    for path, data in {
+        "/login": "/logs",
+        "/fallback": "/logs",
+        "/comments": "/commented",
+    }.items():
         facts, _ = await _rendered(proxy, path)
-        assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}/logs"), path
+        assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}{data}"), path
 
 
 async def test_failed_data_of_third_parties_is_reported(

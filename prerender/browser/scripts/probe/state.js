@@ -149,9 +149,21 @@ patch(globalThis.console, "error", (original) => function (...given) {
 const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+)?json|text\/json)\s*(?:;|$)/i;
 const HTML_PAGE = /^\s*<(?:!doctype\s+html|html)\b/i;
 const { exec: match } = RegExp.prototype;
+const { indexOf, startsWith, trimStart } = String.prototype;
+const isHtmlPage = (text) => {
+  let rest = text;
+  // Not by a pattern, which takes stack for each character of a comment.
+  for (;;) {
+    rest = call(trimStart, rest, []);
+    if (!call(startsWith, rest, ["<!--"])) return call(match, HTML_PAGE, [rest]) !== null;
+    const end = call(indexOf, rest, ["-->"]);
+    if (end < 0) return false;
+    rest = call(cut, rest, [end + 3]);
+  }
+};
 const texts = newMap(); // the last responses with their URLs
 const remember = (text, url, type) => {
-  if (!call(match, JSON_TYPE, [type ?? ""]) && !call(match, HTML_PAGE, [text])) return;
+  if (!call(match, JSON_TYPE, [type ?? ""]) && !isHtmlPage(text)) return;
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
