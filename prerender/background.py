@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 
+from prerender.errors import StoreError
+
 log = structlog.get_logger(__name__)
 
 
@@ -49,6 +51,9 @@ async def repeating(
     async def once() -> None:
         try:
             await do()
+        except StoreError as error:
+            # The store logs that it is unavailable; nothing is replaced that could not be read.
+            log.debug("store_did_not_respond", name=name, reason=str(error))
         except Exception:
             log.exception("background_failed", name=name)
 

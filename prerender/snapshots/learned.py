@@ -50,8 +50,9 @@ class Learned:
             yield
 
     async def exchange(self) -> None:
-        """Learn from the others once, and add what they do not know."""
-        stored = _read(await self._notes.get(self._key))
+        """Learn from the others once, and add what they do not know. Raises StoreError if it cannot be
+        read."""
+        stored = _read(await self._notes.read(self._key))
         known = dict(stored)
         result = tuple(
             (

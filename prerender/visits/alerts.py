@@ -214,8 +214,8 @@ class Alerts:
         return report(before, current, old, now, self._site)
 
     async def _recall(self) -> AlertState | None:
-        """The last known state: the store may have lost it, or be away."""
-        note = await self._store.notes.get(_KEY)
+        """The last known state: the store may have lost it. Raises StoreError if it is away."""
+        note = await self._store.notes.read(_KEY)
         states = [self._state] if self._state else []
         if note is not None:
             try:

@@ -9,7 +9,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
@@ -21,6 +21,7 @@ from prerender.background import repeating
 from prerender.crawlers.known import Crawler
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
+from prerender.errors import StoreError
 from prerender.extensions.dashboard.crawlers import RequestOutcome, got
 from prerender.snapshots.stores.notes import Notes
 from prerender.telemetry.records import RequestRecord
@@ -95,6 +96,12 @@ class Bot:
         """Whether people send its User-Agent."""
         return self.why == "behavior" and bool(self.files or self.languages)
 
+    def add(self, earlier: "Bot") -> None:
+        """Add what it did before this process."""
+        for name in ("pages", "files", "robots", "languages", "missing"):
+            setattr(self, name, getattr(self, name) + getattr(earlier, name))
+        self.got.update(earlier.got)
+
     def count(self, records: list[RequestRecord]) -> None:
         """Count requests, in their order."""
         self.last = records[-1].time
@@ -118,6 +125,7 @@ class Bots:
         self.since = clock()
         self._clock = clock
         self._is_changed = False
+        self._is_loaded = False
         self._new: list[RequestRecord] = []
         self._client_of = lru_cache(maxsize=1024)(client_of)
         self._by_name: LRUCache[str, Bot] = LRUCache(MOST_NAMES)
@@ -135,16 +143,24 @@ class Bots:
     @asynccontextmanager
     async def storing(self, notes: Notes) -> AsyncIterator[None]:
         """Take over the bots of the process before, and write them while the context is open."""
-        self._load(await notes.get(_KEY))
+        with suppress(StoreError):
+            await self._load_once(notes)
         write = partial(self._write, notes)
         async with repeating(write, "unknown bots", _EVERY_SECONDS, _LAST_SECONDS):
             yield
 
     async def _write(self, notes: Notes) -> None:
+        # A note that could not be read must not be replaced.
+        await self._load_once(notes)
         bots = self.most_first()
         if self._is_changed:
             self._is_changed = False
             await notes.set(_KEY, _NOTE.dump_json((self.since, bots)), _RETENTION_SECONDS)
+
+    async def _load_once(self, notes: Notes) -> None:
+        if not self._is_loaded:
+            self._load(await notes.read(_KEY))
+            self._is_loaded = True
 
     def _load(self, note: bytes | None) -> None:
         try:
@@ -155,7 +171,10 @@ class Bots:
         for bot in reversed(bots):
             if bot.last > self._clock() - _RETENTION_SECONDS:
                 place, key = self._place(_ClientName(bot.name, bot.why == "name"), bot.user_agent)
-                place.setdefault(key, bot)
+                if known := place.get(key):
+                    known.add(bot)
+                else:
+                    place[key] = bot
 
     def most_first(self) -> list[Bot]:
         """The unknown bots, those with most requests first."""

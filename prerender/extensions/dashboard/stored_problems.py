@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from prerender.background import repeating
-from prerender.errors import StoreError
 from prerender.extensions.dashboard.recent_activity import RETENTION_SECONDS, PageRenders, Recent
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
@@ -35,12 +34,8 @@ class StoredProblems:
             yield
 
     async def exchange(self) -> None:
-        """Read what is stored, and add what is new."""
-        try:
-            note = await self._notes.read(_KEY)
-        except StoreError:
-            return  # rather than replace what is there
-        stored = await asyncio.to_thread(_read, note)
+        """Read what is stored, and add what is new. Raises StoreError if it cannot be read."""
+        stored = await asyncio.to_thread(_read, await self._notes.read(_KEY))
         pages, changed = self._recent.exchange(stored)
         if changed:
             data = await asyncio.to_thread(lambda: json.dumps(list(map(asdict, pages))).encode())

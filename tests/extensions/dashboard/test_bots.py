@@ -1,19 +1,22 @@
 """Clients that look automated and are not in the list of crawlers."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from prerender.config import load
 from prerender.crawlers.from_settings import triggers_of
 from prerender.extensions.dashboard.bots import LEAST_PAGES, MOST_NAMES, Bots, client_of
+from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.remembered import size_bytes
-from tests.conftest import StartOrigin, StartProxy, pages
+from tests.conftest import StartOrigin, StartProxy, pages, settings_for
 from tests.crawlers.test_user_agents import ANDROID, PEOPLE, WINDOWS
 from tests.extensions.dashboard.test_crawlers import RECORD
+from tests.support.redis_server import redis_server
 
 BROWSER = f"{WINDOWS} Chrome/91.0.4472.124 Safari/537.36"
 VISIT = replace(
@@ -127,6 +130,27 @@ async def test_bots_at_a_proxy(start_origin: StartOrigin, start_proxy: StartProx
         ("FancyBot/1.0", "name", 1),
     ]
     assert "127.0.0.1" not in str(found)
+
+
+async def test_bots_that_could_not_be_read_are_not_replaced(tmp_path: Path) -> None:
+    """Redis takes a note, but did not give the one that is there."""
+    named = replace(VISIT, user_agent="FancyBot/1.0")
+    async with redis_server(tmp_path) as redis:
+        store = await open_store(settings_for("http://127.0.0.1:1", {"cache": {"url": redis.url}}))
+        first, second, third = Bots(lambda: 2000.0), Bots(lambda: 3000.0), Bots(lambda: 4000.0)
+        async with first.storing(store.notes):
+            first(named)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        async with second.storing(store.notes):
+            second(named)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+        async with third.storing(store.notes):
+            assert third.most_first() == first.most_first()
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        async with second.storing(store.notes):
+            await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+        assert second.most_first()[0].got.total() == 2
+        await store.close()
 
 
 async def test_bots_survive_a_restart() -> None:

@@ -3,7 +3,9 @@
 import time
 from pathlib import Path
 
-from prerender.errors import ErrorCode
+import pytest
+
+from prerender.errors import ErrorCode, StoreError
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import History, encode
 from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
@@ -69,7 +71,8 @@ async def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
         await store.notes.set("problems", b"[]", 60)
         await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
         recent.render(page)
-        await problems.exchange()
+        with pytest.raises(StoreError):
+            await problems.exchange()
         histories(page)
         async with histories.storing():
             await until(lambda: store.state().faults["note"] == 2)
