@@ -24,8 +24,11 @@ UNUSABLE: tuple[Unusable, ...] = get_args(Unusable)
 FetchVerdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 _LONGEST_TITLE = 120
-_HEAD_BYTES = 16384
-_TITLE = re.compile(rb"<title[^<>]*>([^<]*)", re.IGNORECASE)
+# A title, or what may contain something that looks like one.
+_TITLE = re.compile(
+    rb"<(?:title[^<>]*>([^<]*)|(!--|(?:script|style|template|noscript|svg)(?=[\s/>])))",
+    re.IGNORECASE,
+)
 
 
 class Fetch(NamedTuple):
@@ -175,10 +178,15 @@ class Snapshot:
 
     @cached_property
     def title(self) -> str:
-        """The title, from the beginning of the HTML."""
-        match = _TITLE.search(self.body, 0, _HEAD_BYTES)
-        text = match[1].decode("utf-8", "replace") if match else ""
-        return " ".join(unescape(text).split())[:_LONGEST_TITLE]
+        """The title of the document, or ""."""
+        text, start = b"", 0
+        while start >= 0 and (match := _TITLE.search(self.body, start)):
+            if not match[2]:
+                text = match[1]
+                break
+            end = b"-->" if match[2] == b"!--" else b"</" + match[2].lower()
+            start = self.body.find(end, match.end())
+        return " ".join(unescape(text.decode("utf-8", "replace")).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:
         """The best representation for a client. ``codings``: best first, including identity."""

@@ -254,7 +254,12 @@ TITLES: list[tuple[bytes, str]] = [
     (b"<title></title>", ""),
     (b"no title", ""),
     (b"<title>" + b"x" * 500, "x" * 120),
-    (b"x" * 99999 + b"<title>late</title>", ""),
+    (b"x" * 99999 + b"<title>late</title>", "late"),
+    (b"<!-- <title>old</title> --><title>new</title>", "new"),
+    (b"<script>'<title>old</title>'</script><title>new</title>", "new"),
+    (b"<svg><title>Menu</title></svg>", ""),
+    (b"<svg/><script>'<title>'", ""),
+    (b"<SCRIPT>'<title>'</script><svgs><title>new", "new"),
 ]
 
 
