@@ -17,9 +17,10 @@ WEB_PORTS = (80, 443)
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # Contains an IPv4 address in the last 32 bits (RFC 6052), which is checked instead.
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Special-purpose blocks (RFC 6890) that ``is_global`` of some Python versions allows. Some clouds serve
-# metadata in the first.
+# Special-purpose blocks (RFC 6890) that ``is_global`` of some Python versions allows, of which some
+# clouds serve metadata in the first, and the address at which Azure serves machines their own settings.
 _NOT_PUBLIC = (
+    IPv4Network("168.63.129.16/32"),
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),
     IPv6Network("2001::/23"),
