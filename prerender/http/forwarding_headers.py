@@ -38,18 +38,40 @@ _ABOUT_OTHERS = frozenset(
         "x-real-ip",
     }
 )
-# Words in the names of headers by which proxies tell of the client, and of the request as it was.
-_OF_PROXIES = frozenset({"forwarded", "ip", "clientip", "realip", "via"})
-# The same in pairs: one of each set.
-_PAIRS = (
-    (
-        frozenset({"original", "rewrite"}),
-        frozenset({"for", "host", "method", "path", "port", "prefix", "proto", "uri", "url"}),
-    ),
-    (frozenset({"remote"}), frozenset({"addr", "group", "groups", "host", "port", "user"})),
-    (frozenset({"client"}), frozenset({"cert", "dn", "ssl", "tls", "verify"})),
-    (frozenset({"host"}), frozenset({"override", "x"})),
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names and words in names of headers by which proxies tell of the client, of its user as they know
+# them, and of the request as it was, or by which servers give orders to each other.
+_NAMES_OF_PROXIES = frozenset({"proxy", "x-scheme"})
+_WORDS_OF_PROXIES = _words(
+    "accel appengine arr clientcert clientip cloudfront envoy forwarded https ip mtls realip sendfile"
+    " socketip ssl subrequest tls via webauth wl"
 )
+# The same in pairs: one of each set.
+_PAIRS_OF_PROXIES = [
+    (_words(one), _words(other))
+    for one, other in (
+        (
+            "orig original originating rewrite",
+            "for host method path port prefix proto scheme uri url",
+        ),
+        ("remote", "addr address email group groups host name port user"),
+        ("client", "addr address cert certificate dn principal verify"),
+        ("authenticated", "email group groups user userid"),
+        ("auth", "request"),
+        ("oidc", "accesstoken claim data identity"),
+        ("jwt", "assertion"),
+        ("host", "override x"),
+        ("request", "uri"),
+        ("scheme", "url"),
+        ("cf", "visitor"),
+    )
+]
+_NOT_IN_WORDS = re.compile("[^a-z0-9]")
 # Requests of the renderer are marked, and marked requests are never rendered.
 MARK = "X-Prerender"
 _MARK_NAME = MARK.lower()
@@ -144,11 +166,17 @@ def remove_forwarding(headers: CIMultiDict[str]) -> None:
     """Remove what only proxies may say from a request of a page, whose scripts can set headers.
 
     The origin trusts the renderer's address. Proxies use many names, so the words in them decide:
-    CF-Connecting-IP, X-Original-URL, Remote-User, SSL-Client-Verify. As in CGI, ``_`` counts as ``-``.
+    CF-Connecting-IP, X-Original-URL, Remote-User, SSL-Client-Verify. As in CGI, other characters count
+    as ``-``.
     """
     for name in {*headers.keys()}:
-        words = set(name.lower().replace("_", "-").split("-"))
-        if words & _OF_PROXIES or any(words & one and words & other for one, other in _PAIRS):
+        plain = _NOT_IN_WORDS.sub("-", name.lower())
+        words = set(plain.split("-"))
+        if (
+            plain in _NAMES_OF_PROXIES
+            or words & _WORDS_OF_PROXIES
+            or any(words & one and words & other for one, other in _PAIRS_OF_PROXIES)
+        ):
             headers.popall(name, None)
 
 
