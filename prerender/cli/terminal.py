@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,9 @@ from typing import Any
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+# Texts of pages are printed. Controls in them would be orders to the terminal (ISO 6429), and some
+# characters change the order of a line. Lone surrogates cannot be encoded.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def open_standard_streams() -> None:
@@ -19,20 +23,37 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
+def printable(text: str) -> str:
+    """A text with escape sequences, as in Python, in place of what is no text or line end."""
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def say(text: str) -> None:
     """Print a line to standard error, after pending log lines."""
     if logs := sys.modules.get("prerender.telemetry.logs"):  # otherwise nothing was logged
         logs.flush()
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
-def write(data: bytes | str) -> bool:
-    """Print a result. Returns False if it cannot be written.
+def write(text: str, *, before: str = "") -> bool:
+    """Print a result for people. Returns False if it cannot be written.
 
-    If the reader stops early (``| head``), only the exit status reports it.
+    ``before``: printed before it as it is, such as colours.
     """
+    return _write(f"{before}{printable(text)}".encode())
+
+
+def write_data(data: bytes) -> bool:
+    """Print a result for programs; at a terminal, as a text. Returns False if it cannot be written."""
+    if sys.stdout.isatty():
+        return write(data.decode("utf-8", "replace"))
+    return _write(data)
+
+
+def _write(data: bytes) -> bool:
+    # If the reader stops early (``| head``), only the exit status reports it.
     try:
-        sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode())
+        sys.stdout.buffer.write(data)
         sys.stdout.flush()
     except OSError as error:
         # Python would flush again at exit, and report the error.
@@ -50,7 +71,8 @@ def write_json(value: object) -> bool:
 
 def as_json(value: object) -> str:
     """A result as JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -74,14 +96,14 @@ class Progress:
         if self._bar is None:
             say(text)
         else:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(printable(text), file=sys.stderr)
 
     def result(self, text: str) -> None:
         """Print a line of the result to standard output, above the bar if there is one."""
         if self._bar is None:
             write(f"{text}\n")
         else:
-            self._bar.write(text, file=sys.stdout)
+            self._bar.write(printable(text), file=sys.stdout)
 
     def add_to_total(self, count: int) -> None:
         """Add to the total."""

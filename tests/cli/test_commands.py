@@ -354,6 +354,15 @@ async def test_interrupted_while_it_imports(tmp_path: Path) -> None:
         assert await ended(process) == Ended(130, b"", "")
 
 
+async def test_a_page_is_no_orders_to_the_terminal(start_origin: StartOrigin) -> None:
+    """At a terminal, its HTML is shown; elsewhere it is data."""
+    origin = await pages(start_origin, {"/": "<h1>a\x1b]0;owned\x07\x9b31m größe</h1>"})
+    async with at_terminal("render", f"{origin.url}/") as terminal:
+        assert await terminal.rest() == 0
+    assert r"a\x1b]0;owned\x07\x9b31m größe".encode() in terminal.shown
+    assert "a\x1b]0;owned\x07\x9b31m größe".encode() in (await run("render", f"{origin.url}/")).out
+
+
 async def test_progress_is_shown_in_a_terminal_without_a_size(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
     arguments = ("warm", f"{origin.url}/", "--via", origin.url)

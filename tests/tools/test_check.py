@@ -469,6 +469,19 @@ async def test_the_report_for_people(start_origin: StartOrigin) -> None:
     assert "    error: status: status 500\n" in ended.out.decode()
 
 
+async def test_pages_do_not_command_the_terminal(start_origin: StartOrigin) -> None:
+    """Their texts can have the controls of ISO 6429, and those that change the order of a line."""
+    titles = "<title>a\x1b]0;owned\x07\x9b31m\x7f</title><title>\u202ezwei\u2069 größe</title>"
+    origin = await pages(start_origin, {"/": f"{titles}<h1>Shop</h1>"})
+    arguments = ("check", f"{origin.url}/", "--no-browser")
+    ended = await run(*arguments)
+    assert r"2 titles: a\x1b]0;owned\x07\x9b31m\x7f, \u202ezwei\u2069 größe" in ended.out.decode()
+    ended = await run(*arguments, "--json")
+    printed = ended.out.decode()
+    assert not set(printed) & set("\x1b\x07\x9b\x7f\u202e\u2069"), printed
+    assert json.loads(printed)["pages"][0]["title"] == "a\x1b]0;owned\x07\x9b31m\x7f"
+
+
 async def test_a_site_that_is_not_there() -> None:
     ended = await run("check", "http://127.0.0.1:9/", "--no-browser")
     assert ended.status == 1

@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         written = terminal.write_json(show.as_json(settings, sources))
     else:
-        written = terminal.write(show.as_toml(settings, sources))
+        written = terminal.write_data(show.as_toml(settings, sources).encode())
     return 0 if written else FAILED

@@ -42,13 +42,13 @@ async def _lines(settings: Settings, *, json: bool) -> list[doctor.Line]:
         async for line in examination:
             lines.append(line)
             if not json:
-                terminal.write(_text(line))
+                _write(line)
     return lines
 
 
-def _text(line: doctor.Line) -> str:
+def _write(line: doctor.Line) -> None:
     state = f"{line.state:<8}"
     if logs.is_coloured(sys.stdout):
         state = f"{_COLOURS[line.state]}{state}{_PLAIN}"
     remedy = f"\n{'':9}{'':13}→ {line.remedy}" if line.remedy else ""
-    return f"{state} {line.name:<12} {line.text}{remedy}\n"
+    terminal.write(f" {line.name:<12} {line.text}{remedy}\n", before=state)

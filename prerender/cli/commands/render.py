@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.screenshot is not None:
         common.write_file(options.screenshot, picture)
     if options.json:
-        printed: bytes | str = terminal.as_json(_facts(target, result))
+        printed = terminal.as_json(_facts(target, result)).encode()
     else:
         printed = snapshot.body
         if options.markdown and printed:  # that of a redirect is empty
@@ -67,11 +67,9 @@ def run(options: argparse.Namespace) -> int:
             except ValueError as error:
                 raise PrerenderError(str(error)) from error
     if options.output is not None:
-        common.write_file(
-            options.output, printed if isinstance(printed, bytes) else printed.encode()
-        )
+        common.write_file(options.output, printed)
         return 0
-    return 0 if terminal.write(printed) else FAILED
+    return 0 if terminal.write_data(printed) else FAILED
 
 
 async def _rendered(

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     elif len(parts) > 1:
         raise SitemapError(f"{len(listed)} pages, more than {MOST_URLS}: give --to DIR")
     else:
-        written = terminal.write(parts[0])
+        written = terminal.write_data(parts[0])
     more = f", {crawl.beyond} more found (--max-pages)" if crawl.beyond else ""
     terminal.say(
         f"{terminal.counted(len(listed), 'page')} listed, {len(crawl.left_out)} skipped{more}"

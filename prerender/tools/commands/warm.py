@@ -7,7 +7,6 @@ Examples:
 
 import argparse
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, closing
 from dataclasses import asdict
@@ -135,7 +134,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
         try:
             return await warming.run(_pages(options, sources, warming.totals, progress))
         except asyncio.CancelledError:
-            print(_summary(warming.totals), end="", file=sys.stderr)
+            terminal.say(_summary(warming.totals).rstrip())
             raise
         finally:
             reporting.cancel()

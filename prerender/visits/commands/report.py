@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     form = "json" if options.json else "csv"
     text = common.admin_of(options).report(table, {**query, "format": form})
     if options.json or options.csv:
-        written = terminal.write(text if text.endswith("\n") else f"{text}\n")
+        written = terminal.write_data((text if text.endswith("\n") else f"{text}\n").encode())
     else:
         written = terminal.write(_aligned(text))
     return 0 if written else FAILED
