@@ -70,8 +70,8 @@ def number_user_agent(user_agent: str, number: int) -> str:
 
 
 def without_number(text: str, number: int) -> str:
-    """Remove the page's number from a text. Scripts can read it, and it would change the ETag of equal
-    content."""
+    """Remove the page's number from a text. Workers can read it, unlike pages (user_agent.js), and it
+    would change the ETag of equal content."""
     return re.sub(rf"(Chrome/\d+\.0\.0\.){number}(?!\d)", r"\g<1>0", text)
 
 

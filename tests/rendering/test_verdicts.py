@@ -1,6 +1,8 @@
 """Verdicts of renders without failed requests: blank and moved pages, refreshes, leaks."""
 
+import html
 import itertools
+import json
 
 import pytest
 from aiohttp import web
@@ -162,10 +164,13 @@ async def test_the_origins_host_is_taken_out(
 async def test_a_canonical_link_behind_a_user_agent(
     start_origin: StartOrigin, start_own_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent is shorter in the snapshot than in the page."""
+    """A worker knows the agent with the number of the page: it is shorter in the snapshot."""
     monkeypatch.setattr(page_of_the_browser, "_numbers", itertools.count(1234))
-    script = """document.documentElement.dataset.agent = navigator.userAgent;
-      history.replaceState({}, "", "/home");"""
+    script = """const told = URL.createObjectURL(new Blob(["postMessage(navigator.userAgent)"]));
+      new Worker(told).onmessage = ({ data }) => {
+        document.documentElement.dataset.agent = data;
+        history.replaceState({}, "", "/home");
+      };"""
     origin = await pages(start_origin, {"/": f"<title>t</title><p>home<script>{script}</script>"})
     proxy = await start_own_proxy(origin.url, SETTINGS | {"browser": {"pages": 1}})
     text = (await proxy.crawl("/")).text
@@ -173,12 +178,40 @@ async def test_a_canonical_link_behind_a_user_agent(
     assert f'<head><link rel="canonical" href="{PUBLIC}/home"><meta charset' in text
 
 
+AGENTS = """<p id=out></p><script>
+const own = ({navigator}) => [
+  navigator.userAgent, navigator.appVersion, navigator.userAgent.match(/Chrome.([\\d.]+)/)[1]];
+const frame = document.createElement("iframe");
+document.body.append(frame);
+const { get } = Object.getOwnPropertyDescriptor(Navigator.prototype, "userAgent");
+let thrown;
+try { get.call({}); } catch (error) { thrown = error; }
+const shown = [own(window), own(frame.contentWindow), get.call(frame.contentWindow.navigator),
+  get.name, get.length, Function.prototype.toString.call(get).includes("[native code]"),
+  "prototype" in get, `${thrown}`];
+const fetched = (...more) => fetch(`/data?${encodeURIComponent(JSON.stringify(more))}`);
+navigator.userAgentData.getHighEntropyValues(["uaFullVersion", "fullVersionList"])
+  .then((data) => fetched(data))
+  .then(() => fetched(shown))
+  .then(() => { out.textContent = JSON.stringify(shown); });
+</script>"""
+
+
 async def test_a_page_that_shows_its_user_agent_is_the_same_each_time(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    text = HEAD + "<p id=out></p><script>out.textContent = navigator.userAgent</script>"
-    origin = await pages(start_origin, {"/": text})
+    """It is the user agent of an ordinary Chrome, also in frames and in what the page requests."""
+    origin = await pages(start_origin, {"/": HEAD + AGENTS, "/data": web.Response(text="{}")})
     proxy = await start_proxy(origin.url, SETTINGS | {"cache": {"ttl": 0}})
-    first, second = [await proxy.crawl("/") for _ in range(2)]
-    assert "0.0.0 " in first.text
+    first = await proxy.crawl("/")
+    requested = {request.raw_path for request in origin.requests}
+    assert len(requested) == 3
+    second = await proxy.crawl("/")
+    assert requested == {request.raw_path for request in origin.requests}
     assert first.headers["ETag"] == second.headers["ETag"]
+    shown = json.loads(html.unescape(first.text.partition('<p id="out">')[2].partition("</p>")[0]))
+    agent, version, number = shown[0]
+    assert number.endswith(".0.0.0")
+    assert agent == f"Mozilla/{version}"
+    illegal = "TypeError: Illegal invocation"
+    assert shown[1:] == [shown[0], agent, "get userAgent", 0, True, False, illegal]

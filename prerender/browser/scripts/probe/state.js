@@ -14,6 +14,7 @@ import { frames, idle } from "./timers.js";
 import "./channels.js";
 import "./dialogs.js";
 import "./quotas.js";
+import "./user_agent.js";
 import "./window.js";
 
 // ---- The state for settling/.
