@@ -47,7 +47,6 @@ from prerender.proxy.handler import Handler
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.proxy.vary import vary_line
 from prerender.rendering.from_settings import Rendering, rendering
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.learned import Learned
@@ -360,7 +359,7 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         connections,
         Forwarding(settings.origin_url),
         origin.timeout,
-        pages_vary=vary_line(triggers.vary()),
+        pages_vary=triggers.vary(),
     )
 
 

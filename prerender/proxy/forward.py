@@ -26,6 +26,7 @@ from prerender.http.trace_context import TraceContext
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.responses import date_line
+from prerender.proxy.vary import vary_line
 from prerender.proxy.websocket_tunnel import is_upgrade, tunnel
 
 # RFC 9110 section 9.2.2, and the registry's other methods that read.
@@ -55,7 +56,7 @@ class Forwarder:
     """Sends requests to the origin through ``connections``. ``timeout``: seconds to the response head,
     and between reads of a body.
 
-    ``pages_vary``: the Vary line of pages that crawlers get as snapshots, for caches in front.
+    ``pages_vary``: what pages that crawlers get as snapshots vary by, for caches in front.
     ``more_of_pages`` may be set: more header lines of a response.
     """
 
@@ -65,7 +66,7 @@ class Forwarder:
         forwarding: Forwarding,
         timeout: float,
         *,
-        pages_vary: bytes = b"",
+        pages_vary: tuple[str, ...] = (),
     ) -> None:
         self.connections = connections
         self._forwarding = forwarding
@@ -163,8 +164,12 @@ class Forwarder:
 
     def page_lines(self, request: Request, head: ResponseHead) -> bytes:
         """More header lines of a page."""
-        more = self.more_of_pages
-        return self.pages_vary if more is None else self.pages_vary + more(request, head)
+        lines = b""
+        if self.pages_vary:
+            # The origin's lines pass as they are; this last one has all names (vary.py).
+            names = [name.strip(" \t") for name in head.fields.get("vary").split(",")]
+            lines = vary_line((*filter(None, names), *self.pages_vary))
+        return lines if self.more_of_pages is None else lines + self.more_of_pages(request, head)
 
     async def _upload(
         self, client: ClientStream, connection: OriginConnection, *, chunked: bool

@@ -49,10 +49,10 @@ def _date_line(seconds: int) -> bytes:
     return f"Date: {format_http_date(seconds)}\r\n".encode()
 
 
-def snapshot_response(request: Request, result: SnapshotResult, more: bytes = b"") -> WholeResponse:
+def snapshot_response(request: Request, result: SnapshotResult, more: bytes) -> WholeResponse:
     """The response to a GET or HEAD for a snapshot: the snapshot, or a 304 or 412.
 
-    ``more``: header lines.
+    ``more``: header lines, with Vary.
     """
     snapshot, headers = result.snapshot, request.headers
     own = _fields_of(result)

@@ -1,9 +1,14 @@
-"""The Vary headers of pages and snapshots (RFC 9110 section 12.5.5)."""
+"""The Vary headers of pages and snapshots (RFC 9110 section 12.5.5).
+
+Each is one line: of several, nginx before 1.23 heeds the last only.
+"""
 
 from collections.abc import Iterable
 
 from prerender.crawlers.triggers import Triggers
 from prerender.proxy.decision import Render
+
+_CODING = ("Accept-Encoding",)
 
 
 class SnapshotVary:
@@ -18,9 +23,9 @@ class SnapshotVary:
     ) -> None:
         by_middleware = ("User-Agent",) if middleware else ()
         by_robots = ("User-Agent",) if opt_out else ()
-        self._ugly = vary_line((*by_robots, *triggers.vary("ugly"), *variants))
-        self._markdown_url = vary_line((*triggers.vary("markdown"), *variants))
-        self._by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+        self._ugly = vary_line((*_CODING, *by_robots, *triggers.vary("ugly"), *variants))
+        self._markdown_url = vary_line((*_CODING, *triggers.vary("markdown"), *variants))
+        self._by_user_agent = vary_line((*_CODING, *by_middleware, *triggers.vary(), *variants))
 
     def line(self, decision: Render) -> bytes:
         """The header line of a snapshot."""
@@ -30,6 +35,8 @@ class SnapshotVary:
 
 
 def vary_line(names: Iterable[str]) -> bytes:
-    """A Vary line, which may be one of several; b"" without ``names``."""
-    fields = ", ".join(dict.fromkeys(names))
-    return f"Vary: {fields}\r\n".encode() if fields else b""
+    """A Vary line, each name once; b"" without ``names``."""
+    different = {name.lower(): name for name in names}
+    # nginx caches what has other names beside the asterisk.
+    fields = "*" if "*" in different else ", ".join(different.values())
+    return f"Vary: {fields}\r\n".encode("latin-1") if fields else b""

@@ -206,7 +206,6 @@ class Snapshot:
             *(f"{name}: {value}" for name, value in self.headers),
             f"ETag: {etag}",
             f"Last-Modified: {format_http_date(self.last_modified)}",
-            "Vary: Accept-Encoding",
         ]
         of_content = [f"Content-Type: {self.content_type}", "Accept-Ranges: none"]
         length = b"Content-Length: %d\r\n" % len(body)

@@ -139,7 +139,8 @@ def test_caches_know_what_selects_a_response(
         (Render(pretty), ugly),
         (Render(pretty, markdown_url=True), markdown),
     ):
-        assert vary.line(decision) == (f"Vary: {names}\r\n".encode() if names else b"")
+        line = ", ".join(filter(None, ("Accept-Encoding", names)))
+        assert vary.line(decision) == f"Vary: {line}\r\n".encode()
     by_robots = SnapshotVary(Triggers(actions), (), middleware=False, opt_out=True)
     assert b"User-Agent" in by_robots.line(Render(pretty))
 

@@ -301,7 +301,6 @@ def test_each_representation_has_its_validator() -> None:
     }
     assert b"Content-Encoding: gzip\r\n" in found["gzip"].content_fields
     assert b"Content-Encoding" not in found["identity"].content_fields
-    assert all(b"Vary: Accept-Encoding\r\n" in one.fields for one in found.values())
     weak = snapshot(etag='W/"abc"', encoded=(("br", b"x"),))
     assert weak.best(["zstd", "br", "identity"]).etag == 'W/"abc-br"'
     assert weak.best(["zstd", "identity", "br"]).etag == 'W/"abc"'

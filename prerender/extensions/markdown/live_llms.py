@@ -27,6 +27,7 @@ from prerender.http.encodings import encoded
 from prerender.http.message_head import Request
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import snapshot_response
+from prerender.proxy.vary import vary_line
 from prerender.sitemaps.origin_sitemaps import OriginSitemaps
 from prerender.snapshots.list_rows import Query, Row
 from prerender.snapshots.request_coalescing import Coalesced
@@ -85,7 +86,7 @@ class LlmsFiles:
             return
         age = time.monotonic() - made
         result = SnapshotResult(snapshot, CacheResult.HIT, age=age, ttl=FRESH_SECONDS - age)
-        await client.respond(snapshot_response(request, result))
+        await client.respond(snapshot_response(request, result, vary_line(["Accept-Encoding"])))
 
     async def close(self) -> None:
         """Cancel what is being made."""

@@ -86,7 +86,7 @@ async def test_each_page_has_a_markdown_url(
         assert _links(answer) == [f'<https://www.example.com{page}>; rel="canonical"{LLMS}']
         assert answer.headers["Content-Signal"] == SIGNAL
         # Only because a class of crawlers is refused.
-        assert answer.headers.getall("Vary") == ["Accept-Encoding", "User-Agent"]
+        assert answer.headers.getall("Vary") == ["Accept-Encoding, User-Agent"]
         assert (
             len(answer.text) / 5 < int(answer.headers["X-Markdown-Tokens"]) < len(answer.text) / 3
         )
