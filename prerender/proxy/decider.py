@@ -24,6 +24,7 @@ from prerender.proxy.discovery import Discovery
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.proxy.vary import SnapshotVary
+from prerender.proxy.websocket_tunnel import is_upgrade
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.records import LONGEST_USER_AGENT
@@ -196,7 +197,7 @@ class Decider:
             triggers=self._triggers,
             crawler=crawler,
             marked=marked,
-            upgrade="upgrade" in request.headers.names,
+            upgrade=is_upgrade(request),
             wants_markdown=self._triggers.accept_markdown
             and prefers_markdown(request.headers.get("accept")),
             markdown_url=page is not None,

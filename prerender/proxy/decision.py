@@ -105,8 +105,8 @@ def decide(
     """Decide what to do with a request.
 
     ``target``: the request target in origin form, unchanged; ``crawler``: the class of crawlers
-    of its User-Agent or signature; ``marked``: a renderer sent it; ``upgrade``: it asks for another
-    protocol; ``wants_markdown``: the client prefers Markdown; ``markdown_url``: ``target`` is the
+    of its User-Agent or signature; ``marked``: a renderer sent it; ``upgrade``: it asks for a
+    WebSocket; ``wants_markdown``: the client prefers Markdown; ``markdown_url``: ``target`` is the
     page of a requested Markdown URL; ``drop_in``: a middleware sent it.
     """
     ugly = UGLY_TOKEN in target
