@@ -153,7 +153,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         handler = Handler(
             decider,
             snapshots,
-            _forwarder(settings, sweeper, triggers),
+            _forwarder(settings, sweeper),
             telemetry=telemetry,
         )
         auth = _auth(settings.admin)
@@ -352,15 +352,10 @@ def _log_requests(settings: Settings, telemetry: Telemetry, stack: AsyncExitStac
     stack.enter_context(logs.preceded_by(access_log.flush))
 
 
-def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
+def _forwarder(settings: Settings, sweeper: Sweeper) -> Forwarder:
     origin = settings.origin
     connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
-    return Forwarder(
-        connections,
-        Forwarding(settings.origin_url),
-        origin.timeout,
-        pages_vary=triggers.vary(),
-    )
+    return Forwarder(connections, Forwarding(settings.origin_url), origin.timeout)
 
 
 def reload(running: Running, old: Settings, new: Settings) -> Settings:

@@ -23,7 +23,7 @@ from prerender.proxy.decision import Decision, Forward, Reason, Refuse, Render, 
 from prerender.proxy.discovery import Discovery
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.proxy.vary import SnapshotVary
+from prerender.proxy.vary import PageVary
 from prerender.proxy.websocket_tunnel import is_upgrade
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
@@ -107,7 +107,7 @@ class Decider:
         self.has_checks = self._checks_renders or clientele.agents is not None
         self._discovery: Discovery | None = None
         variants = pages.vary.fields if pages.vary else ()
-        self.vary = SnapshotVary(
+        self.vary = PageVary(
             triggers,
             variants,
             middleware=drop_in is not None,

@@ -56,7 +56,6 @@ class Forwarder:
     """Sends requests to the origin through ``connections``. ``timeout``: seconds to the response head,
     and between reads of a body.
 
-    ``pages_vary``: what pages that crawlers get as snapshots vary by, for caches in front.
     ``more_of_pages`` may be set: more header lines of a response.
     """
 
@@ -65,13 +64,10 @@ class Forwarder:
         connections: OriginConnections,
         forwarding: Forwarding,
         timeout: float,
-        *,
-        pages_vary: tuple[str, ...] = (),
     ) -> None:
         self.connections = connections
         self._forwarding = forwarding
         self.timeout = timeout
-        self.pages_vary = pages_vary
         self.more_of_pages: MoreLines | None = None
 
     async def send(
@@ -162,13 +158,13 @@ class Forwarder:
         origin_response.seconds = time.perf_counter() - began
         return origin_response
 
-    def page_lines(self, request: Request, head: ResponseHead) -> bytes:
+    def page_lines(self, request: Request, head: ResponseHead, vary: tuple[str, ...]) -> bytes:
         """More header lines of a page."""
         lines = b""
-        if self.pages_vary:
+        if vary:
             # The origin's lines pass as they are; this last one has all names (vary.py).
             names = [name.strip(" \t") for name in head.fields.get("vary").split(",")]
-            lines = vary_line((*filter(None, names), *self.pages_vary))
+            lines = vary_line((*filter(None, names), *vary))
         return lines if self.more_of_pages is None else lines + self.more_of_pages(request, head)
 
     async def _upload(
@@ -255,8 +251,8 @@ class OriginResponse:
             await _end(self._upload)
         self._connection.abort()
 
-    async def relay(self, client: ClientStream) -> None:
-        """Stream it to the client.
+    async def relay(self, client: ClientStream, vary: tuple[str, ...] = ()) -> None:
+        """Stream it to the client. ``vary``: what a page varies by, besides what the origin names.
 
         Raises OriginError before anything has been sent, BadMessage for a malformed request body, and
         CutShort if the client's connection must be aborted.
@@ -267,7 +263,7 @@ class OriginResponse:
             if head.status == 101:
                 await tunnel(client, connection, 101, head.forwarded + _UPGRADE)
             else:
-                await self._stream(client)
+                await self._stream(client, vary)
             is_complete = True
         except _UploadFailed as error:
             raise error.reason from None
@@ -281,7 +277,7 @@ class OriginResponse:
             else:
                 connection.close(0)
 
-    async def _stream(self, client: ClientStream) -> None:
+    async def _stream(self, client: ClientStream, vary: tuple[str, ...]) -> None:
         head, connection = self._head, self._connection
         body: Decoder
         own = b""
@@ -297,7 +293,7 @@ class OriginResponse:
         if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
         if is_html(head.fields.get("content-type")):
-            own += self._forwarder.page_lines(self._request, head)
+            own += self._forwarder.page_lines(self._request, head, vary)
         # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)

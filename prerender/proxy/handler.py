@@ -133,7 +133,7 @@ class Handler:
                     if not decision.markdown_url:
                         request = request.with_target(target.request_target)
                 else:
-                    lines = self._decider.vary.line(decision)
+                    lines = self._decider.vary.of_snapshot(decision)
                     if self._discovery is not None:
                         shown = self._discovery.shown(target, result, decision.markdown_url)
                         result, lines = shown[0], lines + shown[1]
@@ -150,7 +150,8 @@ class Handler:
                     detail = str(error)
                     raise error
                 origin_seconds = response.seconds
-                await response.relay(client)
+                vary = self._decider.vary.of_forwarded(considered.request.target)
+                await response.relay(client, vary)
         except BaseException as error:
             return Outcome(considered, target, result, detail, origin_seconds, error)
         return Outcome(considered, target, result, detail, origin_seconds)

@@ -95,6 +95,22 @@ async def test_the_opt_out_is_heeded(start_origin: StartOrigin, start_proxy: Sta
     assert ">rendered<" in (await heedless.get("/private?_escaped_fragment_=")).text
 
 
+async def test_caches_know_that_robots_txt_selects(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    robots = web.Response(text=f"User-agent: BadBot\n{OPT_OUT.partition(chr(10))[2]}")
+    origin = await pages(start_origin, {"/robots.txt": robots, "/": "<p>shell"})
+    overrides = {"triggers": {"preset": "none", "robots_opt_out": True}}
+    proxy = await start_proxy(origin.url, overrides)
+    for user_agent, vary in (
+        ("BadBot/1.0", "User-Agent"),
+        ("Other/1.0", "Accept-Encoding, User-Agent"),
+    ):
+        answer = await proxy.get("/?_escaped_fragment_=", headers={"User-Agent": user_agent})
+        assert answer.headers.getall("Vary") == [vary]
+    assert "Vary" not in (await proxy.get("/")).headers
+
+
 @pytest.mark.parametrize("status", [404, 500])
 async def test_without_a_robots_txt_nothing_is_forbidden(
     status: int, start_origin: StartOrigin, start_proxy: StartProxy

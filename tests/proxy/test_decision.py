@@ -6,7 +6,7 @@ from prerender.config.crawler_classes import CLASSES, CrawlerClass
 from prerender.config.types import Action
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.proxy.decision import LONGEST_PAGE, Forward, Reason, Refuse, Render, decide
-from prerender.proxy.vary import SnapshotVary
+from prerender.proxy.vary import PageVary
 from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
@@ -132,7 +132,7 @@ def test_refused_classes(method: str, target: str) -> None:
 def test_caches_know_what_selects_a_response(
     actions: dict[CrawlerClass, Action], page: str, ugly: str, markdown: str
 ) -> None:
-    vary = SnapshotVary(Triggers(actions), (), middleware=False, opt_out=False)
+    vary = PageVary(Triggers(actions), (), middleware=False, opt_out=False)
     pretty = PrettyURL("/", "")
     for decision, names in (
         (Render(pretty, by_user_agent=True), page),
@@ -140,9 +140,9 @@ def test_caches_know_what_selects_a_response(
         (Render(pretty, markdown_url=True), markdown),
     ):
         line = ", ".join(filter(None, ("Accept-Encoding", names)))
-        assert vary.line(decision) == f"Vary: {line}\r\n".encode()
-    by_robots = SnapshotVary(Triggers(actions), (), middleware=False, opt_out=True)
-    assert b"User-Agent" in by_robots.line(Render(pretty))
+        assert vary.of_snapshot(decision) == f"Vary: {line}\r\n".encode()
+    by_robots = PageVary(Triggers(actions), (), middleware=False, opt_out=True)
+    assert b"User-Agent" in by_robots.of_snapshot(Render(pretty))
 
 
 @pytest.mark.parametrize(
