@@ -37,6 +37,8 @@ _LONGEST_REMEMBERED = 1024
 # How long a response that depends on a signature waits for the keys of an unknown agent.
 _KEY_SECONDS = 1.0
 _SIGNATURE_AGENT = "signature-agent"
+# Decided by what a cache in front does not compare: marks and connection headers.
+_HIDDEN = (Reason.RENDERER, Reason.UPGRADE)
 
 
 class Considered(NamedTuple):
@@ -164,6 +166,12 @@ class Decider:
         if self._pages.vary is None:
             return target_of(pretty)
         return target_of(pretty, variant=self._pages.vary.variant_of(request.headers))
+
+    def vary_of_forwarded(self, considered: Considered) -> tuple[str, ...]:
+        """What a forwarded page varies by; "*" if it is none for others who send the same headers."""
+        if considered.decision.reason in _HIDDEN:
+            return ("*",)
+        return self.vary.of_forwarded(considered.request.target)
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent and its class of crawlers."""

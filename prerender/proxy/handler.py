@@ -150,8 +150,7 @@ class Handler:
                     detail = str(error)
                     raise error
                 origin_seconds = response.seconds
-                vary = self._decider.vary.of_forwarded(considered.request.target)
-                await response.relay(client, vary)
+                await response.relay(client, self._decider.vary_of_forwarded(considered))
         except BaseException as error:
             return Outcome(considered, target, result, detail, origin_seconds, error)
         return Outcome(considered, target, result, detail, origin_seconds)

@@ -129,3 +129,26 @@ async def test_what_varies_by_everything_is_in_no_cache(
         for _ in range(2):
             assert (await nginx.get("/")).headers["X-Cache"] == "MISS"
     assert origin.count("/") == 2
+
+
+async def test_no_cache_keeps_a_page_for_crawlers_that_would_get_its_snapshot(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """Any client can send the mark of a renderer."""
+    shell = "<p id=out>shell</p><script>out.textContent = 'rendered'</script>"
+    headers = {"Cache-Control": "max-age=600", "Content-Type": "text/html"}
+    origin = await pages(start_origin, {"/": web.Response(text=shell, headers=headers)})
+    proxy = await start_proxy(origin.url, {"triggers": {"preset": "all"}})
+    crawler = {"User-Agent": "Googlebot/2.1"}
+    async with cached(proxy, tmp_path) as nginx:
+        for target in ("/?_escaped_fragment_=", "/"):
+            marked = await nginx.get(target, headers=crawler | {"X-Prerender": "1"})
+            assert ">shell<" in marked.text
+            answer = await nginx.get(target, headers=crawler)
+            assert ">rendered<" in answer.text
+            assert marked.headers.getall("Vary") == ["*"]
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    assert (await proxy.get("/", headers=crawler | upgrade)).headers.getall("Vary") == ["*"]
+    # What everybody gets may be stored.
+    visitor = await proxy.get("/", headers={"X-Prerender": "1", "User-Agent": "Firefox/145.0"})
+    assert visitor.headers.getall("Vary") == ["User-Agent"]
