@@ -37,8 +37,8 @@ _LONGEST_REMEMBERED = 1024
 # How long a response that depends on a signature waits for the keys of an unknown agent.
 _KEY_SECONDS = 1.0
 _SIGNATURE_AGENT = "signature-agent"
-# Decided by what a cache in front does not compare: marks and connection headers.
-_HIDDEN = (Reason.RENDERER, Reason.UPGRADE)
+# Decided by what a cache in front does not compare: marks, connection headers, addresses.
+_HIDDEN = (Reason.RENDERER, Reason.UPGRADE, Reason.UNVERIFIED)
 
 
 class Considered(NamedTuple):
@@ -169,7 +169,9 @@ class Decider:
 
     def vary_of_forwarded(self, considered: Considered) -> tuple[str, ...]:
         """What a forwarded page varies by; "*" if it is none for others who send the same headers."""
-        if considered.decision.reason in _HIDDEN:
+        headers, decision = considered.request.headers, considered.decision
+        is_unverified = considered.crawler is None and _SIGNATURE_AGENT in headers.names
+        if decision.reason in _HIDDEN or (is_unverified and self._triggers.need_signatures):
             return ("*",)
         return self.vary.of_forwarded(considered.request.target)
 

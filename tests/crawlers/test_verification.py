@@ -313,6 +313,8 @@ async def test_a_false_googlebot_gets_what_people_get(
             path, headers={"User-Agent": user_agent, "X-Forwarded-For": address}
         )
         assert answer.status == 200
+        # A cache does not know whose address it is.
+        assert (answer.headers["Vary"] == "*") is (">shell<" in answer.text)
         return "rendered" if ">rendered<" in answer.text else "forwarded"
 
     for address in ("203.0.113.1", "203.0.113.6", "66.249.66.1, 203.0.113.5", "unknown"):
