@@ -11,6 +11,7 @@ from math import inf
 
 import structlog
 
+from prerender.crawlers.triggers import may_be_page
 from prerender.errors import (
     BadMessage,
     CutShort,
@@ -292,7 +293,10 @@ class OriginResponse:
                 own = b"Transfer-Encoding: chunked\r\n"
         if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
-        if is_html(head.fields.get("content-type")):
+        # A 304 varies as its 200 (RFC 9110 section 15.4.5), whose type it does not have. Redirects of
+        # pages may have any.
+        is_like_page = head.status // 100 == 3 and may_be_page(self._request.target)
+        if is_like_page or is_html(head.fields.get("content-type")):
             own += self._forwarder.page_lines(self._request, head, vary)
         # Send body bytes that came with the head together with it.
         try:

@@ -152,3 +152,27 @@ async def test_no_cache_keeps_a_page_for_crawlers_that_would_get_its_snapshot(
     # What everybody gets may be stored.
     visitor = await proxy.get("/", headers={"X-Prerender": "1", "User-Agent": "Firefox/145.0"})
     assert visitor.headers.getall("Vary") == ["User-Agent"]
+
+
+@pytest.mark.parametrize(
+    ("head", "path", "vary"),
+    [
+        (b'304 Not Modified\r\nETag: "1"\r\n', "/", ["User-Agent"]),
+        (
+            b"304 Not Modified\r\nVary: Accept-Language\r\n",
+            "/",
+            ["Accept-Language", "Accept-Language, User-Agent"],
+        ),
+        (b"302 Found\r\nLocation: /b\r\nContent-Type: text/plain\r\n", "/a", ["User-Agent"]),
+        (b'304 Not Modified\r\nETag: "1"\r\n', "/a.png", []),
+        (b"204 No Content\r\n", "/", []),
+    ],
+)
+async def test_a_304_and_a_redirect_vary_as_their_page(
+    start_proxy: StartProxy, head: bytes, path: str, vary: list[str]
+) -> None:
+    answer = b"HTTP/1.1 " + head + b"Content-Length: 0\r\n\r\n"
+    async with raw.origin(raw.answering(answer)) as origin:
+        proxy = await start_proxy(origin.url, FORWARDING)
+        got = await proxy.get(path, headers={"If-None-Match": '"1"'})
+    assert got.headers.getall("Vary", []) == vary
