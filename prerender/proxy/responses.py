@@ -17,6 +17,7 @@ from prerender.snapshots.snapshot import UNUSABLE, CacheResult, SnapshotResult, 
 # The conditional headers of RFC 9110 section 13.1 that apply to snapshots.
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 _NOT_MODIFIED = status_line(304)
+_NO_STORE = b"Cache-Control: no-store\r\n"
 RETRY_AFTER_SECONDS = 10
 
 
@@ -70,7 +71,8 @@ def snapshot_response(request: Request, result: SnapshotResult, more: bytes) -> 
             head = b"".join((_NOT_MODIFIED, chosen.fields, own, more, date_line()))
             return WholeResponse(304, head, None)
         if outcome is ConditionalResult.PRECONDITION_FAILED:
-            return whole(412, b"".join((chosen.fields, own, more)), b"")
+            # Only for this condition.
+            return whole(412, b"".join((chosen.fields, _NO_STORE, more)), b"")
     head = b"".join((chosen.head, own, more, date_line()))
     return WholeResponse(snapshot.status, head, chosen.body)
 
@@ -117,7 +119,7 @@ def server_timing(timings: Timings) -> str:
 
 def error_response(error: PrerenderError) -> WholeResponse:
     """An error response in plain text, without internals and not cacheable."""
-    fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
+    fields = b"Content-Type: text/plain; charset=utf-8\r\n" + _NO_STORE
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
         fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
     if error.status == HTTPStatus.UNAUTHORIZED:

@@ -74,6 +74,15 @@ async def test_conditions_without_a_snapshot_are_judged_by_a_new_one(proxy: Prox
     assert other.headers["Cache-Status"].startswith("prerender; fwd=miss; stored")
 
 
+async def test_no_cache_keeps_that_a_condition_does_not_hold(proxy: Proxy) -> None:
+    ugly = "/conditions?_escaped_fragment_=z"
+    for _ in range(2):
+        failed = await proxy.get(ugly, headers={"If-Match": '"another"'})
+        assert (failed.status, failed.body) == (412, b"")
+        assert failed.headers.getall("Cache-Control") == ["no-store"]
+    assert (await proxy.get(ugly)).headers["Cache-Control"].startswith("max-age=")
+
+
 @pytest.mark.parametrize(
     "headers",
     [
