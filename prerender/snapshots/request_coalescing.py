@@ -13,9 +13,11 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Shared(Generic[T]):
-    """A task, whether its work has begun, and the number of waiting callers."""
+    """A task, the generation of its start, whether its work has begun, and the number of waiting
+    callers."""
 
     task: asyncio.Task[T]
+    generation: int
     begun: bool = False
     waiting: int = 0
 
@@ -24,9 +26,11 @@ class Coalesced(Generic[T]):
     """Shares running work by key. It outlives the first caller.
 
     When the last caller leaves, work that still waits for its turn (``begin``) is cancelled.
+    ``generation``: a number that grows whenever the work would have another result.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, generation: Callable[[], int] = lambda: 0) -> None:
+        self._generation = generation
         self._running: dict[str, _Shared[T]] = {}
         self._tasks: set[asyncio.Task[T]] = set()
         self._closed = False
@@ -81,6 +85,15 @@ class Coalesced(Generic[T]):
         if shared := self._running.get(key):
             await asyncio.wait([shared.task])
 
+    async def outdated_ended(self, key: str) -> bool:
+        """Wait for the end of the running work of a key if it was started in an earlier generation.
+        Returns whether there was such work."""
+        shared = self._running.get(key)
+        if shared is None or shared.generation >= self._generation():
+            return False
+        await asyncio.wait([shared.task])
+        return True
+
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Start ``work()`` unless it is running already. It is finished even without callers."""
         shared = self._running.get(key)
@@ -104,7 +117,7 @@ class Coalesced(Generic[T]):
 
     def _start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> _Shared[T]:
         task = asyncio.create_task(work(), name=f"shared {key}")
-        shared = _Shared(task)
+        shared = _Shared(task, self._generation())
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._finished(key, shared))
         return shared

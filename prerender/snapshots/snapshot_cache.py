@@ -94,7 +94,7 @@ class CachedSnapshots:
         self._serve_incomplete = serve_incomplete
         # Renews snapshots without rendering; set by an extension.
         self.revalidation: Revalidation | None = None
-        self._renders: Coalesced[SnapshotResult] = Coalesced()
+        self._renders: Coalesced[SnapshotResult] = Coalesced(lambda: store.purges.generation)
         self._retries = Retries(self._refresh_soon)
         self.repeated_faults = RepeatedFaults()
 
@@ -120,20 +120,36 @@ class CachedSnapshots:
         """A stored or new snapshot. Raises RenderError, OriginError or NotRenderable."""
         if result := self.fresh(target):
             return result
+        if result := await self._servable(target):
+            return result
+        # A render that began before a purge may lack what the site has changed. Only its end shows
+        # whether the purge applies to it: a page sets its tags.
+        if await self._renders.outdated_ended(target.key) and (
+            result := await self._servable(target)
+        ):
+            return result
         if not self._freshness.ordinary(target.path):
             return await self._shared(target, lambda: self._render_only(target))
-        old = await self._store.get(target.key)
-        if old is not None:
-            now = self._clock()
-            if self._freshness.renewed(old, now):
-                self._refresh_soon(target)
-            if shown := self._freshness.shown(old, now):
-                if shown == "fresh":
-                    return self._stored(old, now, CacheResult.HIT)
-                return self._stored(old, now, CacheResult.STALE, shown)
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._wait_seconds)
         )
+
+    async def _servable(self, target: Target) -> SnapshotResult | None:
+        """The stored snapshot if it may be served. It is renewed in the background if it is due."""
+        if not self._freshness.ordinary(target.path):
+            return None
+        old = await self._store.get(target.key)
+        if old is None:
+            return None
+        now = self._clock()
+        if self._freshness.renewed(old, now):
+            self._refresh_soon(target)
+        shown = self._freshness.shown(old, now)
+        if shown is None:
+            return None
+        if shown == "fresh":
+            return self._stored(old, now, CacheResult.HIT)
+        return self._stored(old, now, CacheResult.STALE, shown)
 
     def begin(self, target: Target) -> None:
         """The render of a target has got a page: it is finished even if all clients leave."""
@@ -416,8 +432,8 @@ class CachedSnapshots:
         self._report(target, None if old is None else old.snapshot, snapshot)
         # A CDN that was purged during the render must not keep what the proxy does not keep.
         left = await self._store.current(target.key, entry)
-        is_purged = left is None or left.expires < entry.expires
-        return replace(result, snapshot=snapshot, stored=True, ttl=0.0 if is_purged else ttl)
+        ttl = 0.0 if left is None or left.expires < entry.expires else ttl
+        return replace(result, snapshot=snapshot, stored=left is not None, ttl=ttl)
 
     def _report(self, target: Target, before: Snapshot | None, snapshot: Snapshot) -> None:
         for observer in self._when_stored:

@@ -269,6 +269,71 @@ async def test_a_purge_during_a_render_counts_for_it(site: Site) -> None:
     assert site.renders.count == 2
 
 
+@pytest.mark.parametrize("how", ["first", "in the background", "not stored"])
+async def test_a_request_after_a_purge_does_not_share_a_render_from_before_it(how: str) -> None:
+    lifetime = 0.0 if how == "not stored" else 100.0
+    site = Site(freshness_of(lifetime, 10.0, stale=50.0))
+    if how == "in the background":
+        await site.get()
+        site.clock.now += 101
+    before = site.renders.count
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(site.get())
+        await until(lambda: site.renders.running)
+        site.renders.text = "mended"
+        await site.store.purges.purge(Purge("url", "/"))
+        later = [asyncio.create_task(site.get()) for _ in range(3)]
+        await asyncio.sleep(0)
+        site.renders.gate.set()
+        old, answers = await first, await asyncio.gather(*later)
+    assert old.snapshot.body == b"<p>content of /"
+    assert not old.stored
+    assert {answer.snapshot.body for answer in answers} == {b"<p>mended of /"}
+    assert [answer.how for answer in answers] == ["miss", "coalesced", "coalesced"]
+    assert site.renders.count == before + 2
+    await site.cached.close()
+
+
+@pytest.mark.parametrize(
+    ("purge", "how"),
+    [
+        (Purge("url", "/other"), "hit"),
+        (Purge("tag", "other"), "hit"),
+        (Purge("tag", "shop"), "miss"),
+        (Purge("tag", "shop", soft=True), "stale"),
+    ],
+)
+async def test_a_render_counts_for_requests_after_purges_of_other_pages(
+    site: Site, purge: Purge, how: str
+) -> None:
+    """The page sets its tags, which are not known before."""
+    site.renders.tags = ("shop",)
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(site.get())
+        await until(lambda: site.renders.running)
+        site.clock.now += 1
+        await site.store.purges.purge(purge)
+        later = asyncio.create_task(site.get())
+        await asyncio.sleep(0)
+        site.renders.gate.set()
+        assert (await first).stored is (how != "miss")
+        assert (await later).how == how
+
+
+async def test_purges_do_not_keep_a_request_from_its_stale_snapshot(site: Site) -> None:
+    await site.get()
+    site.clock.now += 101
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        assert (await site.get()).how == "stale"
+        await until(lambda: site.renders.running)
+        await site.store.purges.purge(Purge("all", soft=True))
+        assert (await site.get()).how == "stale"
+    site.renders.gate.set()
+
+
 async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) -> None:
     await site.get()
     site.clock.now += 500

@@ -338,3 +338,4 @@ async def test_no_cache_may_keep_what_was_purged_during_its_render(
     purged.set()
     response = await crawled
     assert (response.status, response.headers["Cache-Control"]) == (200, "no-cache")
+    assert ("stored" in response.headers["Cache-Status"]) is soft

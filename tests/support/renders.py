@@ -24,7 +24,8 @@ def target(page: str = "/") -> Target:
 
 
 class Renders:
-    """Renders ``text``, or raises ``error``. While ``gate`` is cleared, renders wait."""
+    """Renders the ``text`` of its beginning, or raises ``error``. While ``gate`` is cleared, renders
+    wait."""
 
     def __init__(self, text: str = "content") -> None:
         self.text = text
@@ -43,6 +44,7 @@ class Renders:
 
     async def snapshot(self, wanted: Target) -> SnapshotResult:
         self.count += 1
+        text = self.text
         self.running += 1
         try:
             await self.gate.wait()
@@ -53,7 +55,7 @@ class Renders:
         if wanted.path in self.fails:
             raise RenderError("it fails")
         self.rendered.append(wanted.path)
-        body = f"<p>{self.text} of {wanted.path}".encode()
+        body = f"<p>{text} of {wanted.path}".encode()
         return SnapshotResult(
             Snapshot(
                 self.status,
