@@ -86,7 +86,7 @@ class Forwarding:
     """Builds the headers of a forwarded request (RFC 9110 section 7.6.3, RFC 7239).
 
     Forwarding headers are kept only from trusted proxies. If a proxy sends one of the two forms,
-    Forwarded or X-Forwarded-*, only that form is used.
+    Forwarded or X-Forwarded-*, only that form is used; if both, X-Forwarded-*.
     """
 
     def __init__(self, origin: URL) -> None:
@@ -136,8 +136,9 @@ class Forwarding:
 
 
 def _about(received: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
-    """The forwarding headers, in the form that the proxy in front uses, or in both forms.
+    """The forwarding headers, in the form that the proxy in front uses; in both if it uses none.
 
+    If there are both, it has set X-Forwarded-*, as most do, and passed on Forwarded of a client.
     ``received``: the values from that proxy, in the order of ``_REMADE``.
     """
     clients, hosts, schemes, forwarded = (
@@ -150,7 +151,7 @@ def _about(received: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> l
         if hosts or host:
             lines.append(f"X-Forwarded-Host: {', '.join(hosts or [host])}")
         lines.append(f"X-Forwarded-Proto: {', '.join(schemes or ['http'])}")
-    if forwarded or not old_form:
+    if not old_form:
         node = f'"[{remote}]"' if ":" in remote else remote
         element = f"for={node}" + (f';host="{host}"' if host else "") + ";proto=http"
         lines.append(f"Forwarded: {', '.join([*forwarded, element])}")

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.project.test_deploy import DEPLOY, PAGE, text_of, until_nginx_says
+from tests.project.test_deploy import DEPLOY, PAGE, SAID_BY_PROXIES, text_of, until_nginx_says
 from tests.support import nginx_server, raw
 from tests.support.commands import in_
 
@@ -133,8 +133,10 @@ async def test_nobody_else_says_who_the_client_is(
         started(tmp_path, certificate, proxy, "192.0.2.0/24") as (_, https),
         client(certificate) as session,
     ):
-        headers = {"X-Forwarded-For": "203.0.113.9"}
         url = f"https://127.0.0.1:{https}/"
-        async with session.get(url, headers=headers) as answer:
+        async with session.get(url, headers=dict.fromkeys(SAID_BY_PROXIES, "evil")) as answer:
             assert answer.status == 200
-    assert site.requests[-1].headers["X-Forwarded-For"] == "127.0.0.1, 127.0.0.1"
+    asked = site.requests[-1].headers
+    assert not any("evil" in value for value in asked.values())
+    assert asked["X-Real-IP"] == "127.0.0.1"
+    assert asked["X-Forwarded-For"] == "127.0.0.1, 127.0.0.1"

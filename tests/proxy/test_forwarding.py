@@ -607,6 +607,23 @@ SPOOFED = (
             True,
             ['Forwarded: for="[::1]";proto=https, for=9.9.9.9;host="s:1";proto=http'],
         ),
+        *(
+            (f"Forwarded: for=6.6.6.6;host=evil\r\n{old_form}", True, expected)
+            for old_form, expected in (
+                (
+                    "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https",
+                    [
+                        "X-Forwarded-For: 1.1.1.1, 9.9.9.9",
+                        "X-Forwarded-Host: s:1",
+                        "X-Forwarded-Proto: https",
+                    ],
+                ),
+                (
+                    "X-Forwarded-Proto: https",
+                    [*REPLACED[:2], "X-Forwarded-Proto: https"],
+                ),
+            )
+        ),
     ],
 )
 def test_who_is_believed(block: str, trusted: bool, expected: list[str]) -> None:
