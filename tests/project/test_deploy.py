@@ -36,6 +36,7 @@ MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 UNIT = DEPLOY / "systemd" / "prerender.service"
 WORKFLOWS = ROOT / ".github/workflows"
 HOST = "www.example.com:8000"
+NOT_KEPT = "no-cache, max-age=0"
 SAID_BY_PROXIES = (
     "Forwarded", "X-Forwarded-By", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port",
     "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Real-IP",
@@ -213,10 +214,14 @@ async def test_only_crawlers_and_ugly_urls_go_to_the_proxy(
 async def until_nginx_says(
     word: str, client: ClientSession, url: str, coding: str = "identity"
 ) -> tuple[bytes, str]:
-    """Repeat a request until nginx reports this cache status. Returns the body and the ETag."""
+    """Repeat a request until nginx reports this cache status. Returns the body and the ETag.
+
+    The rest of the TTL, of when nginx stored the response, is never in it.
+    """
     async with asyncio.timeout(raw.SECONDS):
         while True:
             async with client.get(url, headers={"Accept-Encoding": coding}) as answer:
+                assert answer.headers.getall("Cache-Control") == [NOT_KEPT]
                 if answer.headers["X-Cache"] == word:
                     return await answer.read(), answer.headers["ETag"]
             await asyncio.sleep(0.02)
@@ -240,7 +245,7 @@ async def test_nginx_keeps_hot_snapshots(
         assert other != etag
         conditional = {"If-None-Match": etag, "Accept-Encoding": "identity"}
         async with client.get(ugly, headers=conditional) as answer:
-            assert answer.status == 304
+            assert (answer.status, answer.headers["Cache-Control"]) == (304, NOT_KEPT)
         # A purge is seen soon.
         content["/"] = page.replace("plain", "new")
         async with client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as answer:
@@ -252,10 +257,11 @@ async def test_nginx_keeps_hot_snapshots(
         async with client.get(f"{url}/") as answer:
             assert "X-Cache" not in answer.headers
         content["/never"] = PAGE
-        for target in ("/never?_escaped_fragment_=", "/missing?_escaped_fragment_="):
+        for target, control in (("/never", ["no-cache"]), ("/missing", [])):
             for _ in range(2):
-                async with client.get(url + target) as answer:
+                async with client.get(f"{url}{target}?_escaped_fragment_=") as answer:
                     assert answer.headers["X-Cache"] == "MISS"
+                    assert answer.headers.getall("Cache-Control", []) == control
 
 
 async def test_targets_of_ugly_urls_pass_as_they_are(tmp_path: Path) -> None:
