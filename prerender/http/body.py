@@ -5,6 +5,7 @@ Each decoder consumes the front of a buffer and leaves what belongs to the next 
 """
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from prerender.errors import BadMessage, CutShort
@@ -19,10 +20,6 @@ _MAX_TRAILER_BYTES = 16384
 _CHUNKS_AT_ONCE = 1024
 # No whitespace around the size, and no line ends or other control characters in extensions.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]{0,4000})?\r\n")
-# Not allowed as trailers: they would change what the head has decided (RFC 9110 section 6.5.1).
-_NO_TRAILERS = frozenset(
-    {"authorization", "content-length", "content-type", "host", "transfer-encoding", "trailer"}
-)
 
 
 class Sized:
@@ -67,7 +64,7 @@ class UntilClose:
 
 
 class Chunked:
-    """A chunked body. ``trailers`` are available once it is done.
+    """A chunked body. ``trailers`` are available once it is done: all that were sent.
 
     Raises BadMessage for malformed framing. Extensions are dropped.
     """
@@ -139,8 +136,6 @@ class Chunked:
                 raise BadMessage("the trailers are too long")
             return at
         self.trailers = parse_fields(bytes(buffer[at:end]))
-        if any(name in _NO_TRAILERS for name, _ in self.trailers.lines):
-            raise BadMessage("a trailer is not allowed in trailers")
         self.done = True
         return end + 4
 
@@ -153,10 +148,9 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def last_chunk(trailers: Fields | None = None) -> bytes:
-    """The last chunk with trailers."""
-    lines = [line for _, line in trailers.lines] if trailers else []
-    return b"\r\n".join([b"0", *lines, b"", b""])
+def last_chunk(trailers: Iterable[bytes] = ()) -> bytes:
+    """The last chunk with the lines of trailers."""
+    return b"\r\n".join([b"0", *trailers, b"", b""])
 
 
 def _take(buffer: bytearray, most: int) -> bytes:

@@ -1,4 +1,5 @@
-"""Strips the hop-by-hop headers of messages (RFC 9110 section 7.6.1), in both directions. Pure."""
+"""Strips the hop-by-hop headers of messages (RFC 9110 section 7.6.1), in both directions, and trailers
+that would change what the head has said. Pure."""
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -20,6 +21,31 @@ HOP_BY_HOP = frozenset(
 )
 # Connection cannot remove headers for framing and routing.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
+# Not allowed as trailers, as they are for framing, routing, authentication, request modifiers, response
+# control data, or say what the content is (RFC 9110 section 6.5.1).
+_NOT_TRAILERS = frozenset(
+    {
+        "age",
+        "authorization",
+        "cache-control",
+        "content-encoding",
+        "content-length",
+        "content-location",
+        "content-range",
+        "content-type",
+        "date",
+        "expires",
+        "host",
+        "location",
+        "pragma",
+        "refresh",
+        "retry-after",
+        "set-cookie",
+        "vary",
+        "warning",
+        "www-authenticate",
+    }
+)
 
 
 def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
@@ -28,6 +54,12 @@ def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
     if "connection" in fields.names:
         dropped = _dropped(fields.get("connection"))
     return [line for line in fields.lines if line[0] not in dropped]
+
+
+def trailer_lines(head: Fields, trailers: Fields) -> list[bytes]:
+    """The lines of a response's trailers that may be forwarded."""
+    dropped = _NOT_TRAILERS | _dropped(head.get("connection"))
+    return [line for name, line in trailers.lines if name not in dropped]
 
 
 def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:

@@ -51,6 +51,10 @@ _UNSENT_BYTES = 16384
 _READ_AHEAD_BYTES = 65536
 # Limit for pipelined requests. aiohttp limits their number (32), not their bytes.
 _AHEAD_BYTES = 262144
+# Requests with these trailers are refused. aiohttp takes some of them for framing.
+_AMBIGUOUS_TRAILERS = frozenset(
+    {"authorization", "content-length", "content-type", "host", "transfer-encoding", "trailer"}
+)
 
 log = structlog.get_logger(__name__)
 
@@ -412,6 +416,8 @@ class ClientConnection(web.RequestHandler):
         while not self._chunks.done and len(self._raw) != before:
             before = len(self._raw)
             self._chunks.decode(self._raw)
+        if not self._chunks.trailers.names.keys().isdisjoint(_AMBIGUOUS_TRAILERS):
+            raise BadMessage("a trailer is not allowed in trailers")
 
     # Ends of requests and connections.
 

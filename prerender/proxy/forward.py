@@ -20,8 +20,9 @@ from prerender.errors import (
     OriginTimeout,
 )
 from prerender.http.body import Chunked, Decoder, Sized, UntilClose, chunk, last_chunk
-from prerender.http.fields import Fields, is_html, members
+from prerender.http.fields import is_html, members
 from prerender.http.forwarding_headers import Forwarding
+from prerender.http.hop_by_hop import trailer_lines
 from prerender.http.message_head import Request, ResponseHead, parse_response
 from prerender.http.trace_context import TraceContext
 from prerender.proxy.client_stream import ClientStream
@@ -317,7 +318,7 @@ class OriginResponse:
             if client.congested:
                 await _keep_pace(client, connection)
         if is_chunked:
-            client.write(last_chunk(_trailers(self._request, body)))
+            client.write(last_chunk(_trailers(self._request, head, body)))
         if client.congested:
             await client.drain()
 
@@ -348,8 +349,8 @@ def _check_expectation(request: Request) -> None:
         raise BadMessage("the Expect header has an unknown value", 417)
 
 
-def _trailers(request: Request, body: Decoder) -> Fields | None:
+def _trailers(request: Request, head: ResponseHead, body: Decoder) -> list[bytes]:
     """The trailers, if the client accepts them (RFC 9110 section 6.5.1)."""
     if isinstance(body, Chunked) and "trailers" in members(request.headers.get("te")):
-        return body.trailers
-    return None
+        return trailer_lines(head.fields, body.trailers)
+    return []

@@ -112,7 +112,7 @@ def test_chunks_however_they_are_cut(pieces: list[bytes], cuts: list[int], behin
     assert decoder.done
     assert got == b"".join(pieces)
     assert buffer == behind
-    assert last_chunk(decoder.trailers) == b"0\r\nA: b\r\nC: d\r\n\r\n"
+    assert last_chunk(line for _, line in decoder.trailers.lines) == b"0\r\nA: b\r\nC: d\r\n\r\n"
 
 
 @given(st.binary(max_size=60))

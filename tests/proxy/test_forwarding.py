@@ -263,6 +263,26 @@ async def test_trailers_go_to_who_asked_for_them(start_forwarding: StartForwardi
             assert plain == asked.replace(b"Server-Timing: db;dur=2\r\n", b"")
 
 
+async def test_trailers_change_nothing_that_the_head_has_said(
+    start_forwarding: StartForwarding,
+) -> None:
+    """They are ignored (RFC 9110 section 6.5.1), and the response is as good as without them."""
+    names = """Content-Type Content-Length Content-Encoding Content-Range Transfer-Encoding Trailer
+        Connection Keep-Alive Set-Cookie Location Host Authorization Cache-Control Vary Age X-Named"""
+    trailers = "".join(f"{name}: a/b\r\n" for name in names.split())
+    head = "HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n"
+    body = "\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n"
+    answer = f"{head}Connection: X-Named\r\n{body}{trailers}ETag: x\r\n\r\n"
+    async with raw.origin(raw.answering(answer.encode())) as origin:
+        port = await start_forwarding(origin.url)
+        async with raw.client(port) as client:
+            for _ in range(2):
+                await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
+                got = await client.until(b"\r\n0\r\nX-Sum: 1\r\nETag: x\r\n\r\n")
+                assert got.decode() == f"{head}{body}ETag: x\r\n\r\n"
+    assert len(origin.requests) == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [
