@@ -18,6 +18,7 @@ from prerender.errors import NotRenderable, OriginError, OriginTimeout, Snapshot
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
+from prerender.http.caching import forbids_storing
 from prerender.http.fields import is_html
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
@@ -53,6 +54,11 @@ class Document:
     status: int
     headers: CIMultiDict[str]
     body: bytes
+
+    @property
+    def storable(self) -> bool:
+        """Whether shared caches may store it."""
+        return not forbids_storing(", ".join(self.headers.getall("Cache-Control", ())))
 
     @property
     def has_policy(self) -> bool:

@@ -84,7 +84,7 @@ def _fields_of(result: SnapshotResult) -> bytes:
         math.floor(result.ttl),
         math.floor(result.age),
         result.detail,
-        storable=result.snapshot.storable or result.snapshot.status // 100 == 3,
+        storable=result.snapshot.storable,
     )
     if result.timings is None:
         return lines

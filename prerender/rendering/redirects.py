@@ -4,6 +4,7 @@ from yarl import URL
 
 from prerender.browser.page_results import Departed
 from prerender.errors import RenderError
+from prerender.gateway.document import Document
 from prerender.http import forwarding_headers
 from prerender.snapshots.snapshot import Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
@@ -14,7 +15,8 @@ from prerender.urls.references import pretty_reference, redirected
 class Redirects:
     """Makes redirects for the site at ``public``, whose origin is at ``origin``.
 
-    ``now``: Unix seconds.
+    ``document``: that of the target, which says whether caches may store the redirect. ``now``: Unix
+    seconds.
     """
 
     def __init__(self, public: URL, origin: URL) -> None:
@@ -22,23 +24,28 @@ class Redirects:
         self._origin = origin
         self._hosts = (normalized(public.raw_host or ""),)
 
-    def of_document(self, target: Target, status: int, location: str, now: float) -> Snapshot:
+    def of_document(self, target: Target, document: Document, now: float) -> Snapshot:
         """The origin's redirect of a target's document, with a pretty URL."""
-        return _redirect(status, redirected(target.url, location, self._hosts), now)
+        location = redirected(target.url, document.headers["Location"], self._hosts)
+        return _redirect(document.status, location, document, now)
 
-    def of_departed(self, target: Target, departed: Departed, now: float) -> Snapshot:
+    def of_departed(
+        self, target: Target, document: Document, departed: Departed, now: float
+    ) -> Snapshot:
         """The redirect for a page that navigates to another URL. Raises RenderError."""
         if departed.url.partition("#")[0] == target.url.partition("#")[0]:
             raise RenderError("reloads itself endlessly", about=target.url)
-        return self.to(target, departed.url, now)
+        return self.to(target, document, departed.url, now)
 
-    def to(self, target: Target, url: str, now: float) -> Snapshot:
+    def to(self, target: Target, document: Document, url: str, now: float) -> Snapshot:
         """The redirect to the URL that a page navigated to. It inherits no ``#!`` state."""
         location = forwarding_headers.publish(url, self._origin, self._public)
-        return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
+        location = pretty_reference(location, target.url, self._hosts)
+        return _redirect(302, location, document, now)
 
 
-def _redirect(status: int, location: str, now: float) -> Snapshot:
-    """A redirect is not stored: fetching it from the origin is cheap."""
+def _redirect(status: int, location: str, document: Document, now: float) -> Snapshot:
+    """A redirect. No store keeps it (freshness.py): fetching it from the origin is cheap."""
     headers: tuple[Header, ...] = (("Location", location),)
-    return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), storable=False)
+    etag = etag_of(status, headers, b"")
+    return Snapshot(status, headers, b"", etag, int(now), storable=document.storable)

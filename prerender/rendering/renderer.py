@@ -103,12 +103,11 @@ class Renderer:
             page = await self._fetch(target)
             fetched = time.monotonic()
             if page.status // 100 == 3:
-                location = page.headers["Location"]
-                snapshot = self._redirects.of_document(target, page.status, location, time.time())
+                snapshot = self._redirects.of_document(target, page, time.time())
                 return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
             rendered, visit, queue = await self._rendered(place, target, page, deadline)
         if isinstance(rendered, Departed):
-            snapshot = self._redirects.of_departed(target, rendered, time.time())
+            snapshot = self._redirects.of_departed(target, page, rendered, time.time())
         else:
             # In a thread: a long page takes a while.
             snapshot = await asyncio.to_thread(

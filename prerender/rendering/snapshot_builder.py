@@ -19,7 +19,6 @@ from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooL
 from prerender.gateway.document import PAGE_STATUSES, Document
 from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
-from prerender.http.caching import forbids_storing
 from prerender.http.fields import is_html
 from prerender.rendering.internal_host import replacing
 from prerender.rendering.meta_tags import ROBOTS, status_and_headers
@@ -73,12 +72,12 @@ class SnapshotBuilder:
     ) -> Snapshot:
         """The snapshot of a rendered page; ``now`` in Unix seconds. Raises RenderError."""
         if self._is_elsewhere(visit, rendered):
-            return self._redirects.to(target, rendered.url, now)
+            return self._redirects.to(target, document, rendered.url, now)
         self._check_document(target, visit, rendered)
         moved = has_moved(target.url, rendered.url)
         judgement = judge(document, visit, rendered, moved=moved)
         if moved and judgement.verdict == "moved" and self._content.moved == "redirect":
-            return self._redirects.to(target, rendered.url, now)
+            return self._redirects.to(target, document, rendered.url, now)
         if not rendered.shows_anything and judgement.verdict in UNUSABLE:
             error = (
                 RenderTimeout if rendered.partial else partial(EmptyPage, verdict=judgement.verdict)
@@ -107,7 +106,7 @@ class SnapshotBuilder:
             body=body,
             etag=self._etag(status, headers, html, body),
             last_modified=int(now),
-            storable=not forbids_storing(", ".join(document.headers.getall("Cache-Control", ()))),
+            storable=document.storable,
             facts=facts,
             ttl=page_ttl(rendered.cache_ttls),
             tags=tags_of([*_tag_headers(document), *rendered.cache_tags]),

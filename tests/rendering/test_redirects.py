@@ -59,6 +59,25 @@ async def test_meta_refresh(start_origin: StartOrigin, start_proxy: StartProxy) 
     assert (await proxy.crawl("/again")).status == 200
 
 
+@pytest.mark.parametrize("control", ["no-store", "private, max-age=60", "max-age=60"])
+async def test_redirects_that_no_cache_may_store(
+    control: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    headers = {"Cache-Control": control}
+    script = f"<p>here<script>{REDIRECTS['location'][0]}</script>"
+    content: dict[str, str | web.Response] = {
+        "/moved": web.Response(status=301, headers={"Location": "/b", **headers}),
+        "/script": web.Response(text=script, content_type="text/html", headers=headers),
+        "/b": "<p>b",
+    }
+    proxy = await start_proxy((await pages(start_origin, content)).url, {"site": {"url": SITE}})
+    for path, status in (("/moved", 301), ("/script", 302)):
+        answer = await proxy.crawl(path)
+        assert answer.status == status
+        expected = "no-cache" if control == "max-age=60" else "no-store"
+        assert answer.headers["Cache-Control"] == expected
+
+
 @pytest.mark.ci_only
 async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content(NOT_REDIRECTS))
