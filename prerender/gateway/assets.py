@@ -44,9 +44,13 @@ _UNSAFE = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 
 class AssetStore:
-    """Stored responses by URL. Above ``max_bytes`` the least recently used are evicted."""
+    """Stored responses by URL. Above ``max_bytes`` the least recently used are evicted.
+
+    ``clearings``: how often it was cleared.
+    """
 
     def __init__(self, max_bytes: int) -> None:
+        self.clearings = 0
         self._max_bytes = max_bytes
         self._variants: LRUCache[str, list[StoredResponse]] = LRUCache(max_bytes, getsizeof=_size)
 
@@ -85,6 +89,7 @@ class AssetStore:
     def clear(self) -> None:
         """Delete all stored responses."""
         self._variants.clear()
+        self.clearings += 1
 
     def forget(self, url: str) -> None:
         """Delete the stored responses of a URL."""
@@ -110,8 +115,8 @@ class Assets:
     def __init__(self, egress: Egress, max_bytes: int) -> None:
         self._egress = egress
         self.store = AssetStore(max_bytes)
-        # Running fetches by URL and the page's origin.
-        self._under_way: dict[tuple[str, str], asyncio.Future[StoredResponse | None]] = {}
+        # Running fetches by URL, the page's origin, and how often the store had been cleared before.
+        self._under_way: dict[tuple[str, str, int], asyncio.Future[StoredResponse | None]] = {}
 
     async def respond(self, ask: Ask) -> StreamResponse:
         """Serve a request. Raises Forbidden, OriginError and LimitReached."""
@@ -125,7 +130,7 @@ class Assets:
             return _give(ask, stored)
         if fresh_wanted or ask.exchange.destination not in _WAITED_FOR:
             return await self._fetch(ask, stored, None)
-        key = (ask.url, ask.headers.get("Origin", ""))
+        key = (ask.url, ask.headers.get("Origin", ""), self.store.clearings)
         if (first := self._under_way.get(key)) is not None:
             stored = await asyncio.shield(first)
             if stored and stored.fits(ask.headers):
@@ -157,7 +162,7 @@ class Assets:
 
         ``shared``: resolved with the response to share, or None, as soon as that is known.
         """
-        headers = ask.headers
+        headers, clearings = ask.headers, self.store.clearings
         if stored and (conditions := stored.conditions()):
             # The browser's own conditional headers are evaluated here.
             headers = headers.copy()
@@ -166,7 +171,7 @@ class Assets:
             headers.update(conditions)
         async with self._egress.ask(ask, headers) as response:
             if stored and response.status == 304:
-                current = self._renewed(ask, stored, response)
+                current = self._renewed(ask, stored, response, clearings)
                 if shared and caching.is_personal(response.headers):
                     shared.set_result(None)
                     shared = None
@@ -176,13 +181,13 @@ class Assets:
                     if shared:
                         shared.set_result(None)
                     return await self._stream(ask, response)
-                current = await self._read(ask, response, on)
+                current = await self._read(ask, response, on, clearings)
         if shared:
             shared.set_result(current)
         return _give(ask, current)
 
     def _renewed(
-        self, ask: Ask, stored: StoredResponse, response: ClientResponse
+        self, ask: Ask, stored: StoredResponse, response: ClientResponse, clearings: int
     ) -> StoredResponse:
         """The stored response after a 304."""
         headers = end_to_end(response.headers)
@@ -191,10 +196,12 @@ class Assets:
         if caching.is_personal(response.headers):
             self.store.forget(ask.url)
         else:
-            self.store.put(ask.url, renewed)
+            self._put(ask.url, renewed, clearings)
         return renewed
 
-    async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> StoredResponse:
+    async def _read(
+        self, ask: Ask, response: ClientResponse, on: Terms, clearings: int
+    ) -> StoredResponse:
         """Read the whole response and store it."""
         ask.visit.usage.expect(response.content_length or 0)
         arrived = time.monotonic()
@@ -212,8 +219,13 @@ class Assets:
         body = b"".join(parts)
         new = caching.stored(ask.headers, headers, body, on, arrived)
         new = replace(new, digest=digest_of(body))
-        self.store.put(ask.url, new)
+        self._put(ask.url, new, clearings)
         return new
+
+    def _put(self, url: str, stored: StoredResponse, clearings: int) -> None:
+        """Store a response, unless the store was cleared after it was requested."""
+        if clearings == self.store.clearings:
+            self.store.put(url, stored)
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
         headers = end_to_end(response.headers)

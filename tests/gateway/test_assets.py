@@ -114,6 +114,41 @@ async def test_what_is_fresh_is_asked_for_once(start_origin: StartOrigin) -> Non
     assert second.headers["Content-Length"] == "4"
 
 
+async def test_a_fetch_from_before_a_purge_is_not_shared_after_it(
+    start_origin: StartOrigin,
+) -> None:
+    origin = Origin(FRESH)
+    async with origin.behind(start_origin) as pages, asyncio.timeout(raw.SECONDS):
+        origin.open.clear()
+        first = asyncio.create_task(pages.get())
+        while not origin.asked:
+            await asyncio.sleep(0.001)
+        pages.store.clear()
+        later = asyncio.create_task(pages.get())
+        while len(origin.asked) < 2:
+            await asyncio.sleep(0.001)
+        origin.open.set()
+        assert [(await one).body for one in (first, later)] == [b"code"] * 2
+        await pages.get()
+    assert len(origin.asked) == 2
+
+
+async def test_what_arrives_after_a_purge_is_not_stored(start_origin: StartOrigin) -> None:
+    origin = Origin(FRESH, body="broken")
+    async with origin.behind(start_origin) as pages, asyncio.timeout(raw.SECONDS):
+        origin.open.clear()
+        first = asyncio.create_task(pages.get())
+        while not origin.asked:
+            await asyncio.sleep(0.001)
+        pages.store.clear()
+        origin.open.set()
+        await first
+        origin.body = "mended"
+        assert (await pages.get()).body == b"mended"
+        assert (await pages.get()).body == b"mended"
+    assert len(origin.asked) == 2
+
+
 @pytest.mark.parametrize(
     "headers",
     [
