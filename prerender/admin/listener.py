@@ -17,6 +17,10 @@ from prerender.config.settings import AdminSettings
 from prerender.http.raw_request import without_host
 from prerender.http.server_log import server_log
 
+# On shutdown: to finish running requests, and again to respond to those that are then given up. The
+# store is closed afterwards, all of it before whatever stops the proxy kills it.
+_LAST_SECONDS = 1.0
+
 
 class Description:
     """Describes the routes."""
@@ -45,7 +49,12 @@ def routes(auth: AdminAuth) -> Routes:
 @asynccontextmanager
 async def listening(app: web.Application, settings: AdminSettings) -> AsyncIterator[int]:
     """Serve ``app`` while the context is open. Yields the port. Raises OSError."""
-    runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=server_log("prerender.admin"),
+        shutdown_timeout=_LAST_SECONDS,
+    )
     await runner.setup()
     assert runner.server is not None
     runner.server.request_factory = partial(_request, runner.server.request_factory)

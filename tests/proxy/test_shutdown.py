@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from prerender import app
 from prerender.config.settings import ServerSettings
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request
@@ -13,6 +14,7 @@ from prerender.proxy.client_connection import RequestHandler
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
+from tests.conftest import settings_for
 from tests.support import raw
 from tests.support.limits import limits
 
@@ -111,3 +113,20 @@ async def test_the_grace_has_an_end() -> None:
         await asyncio.wait_for(server.close(0.2), 2)
         with pytest.raises(ConnectionError):
             await client.rest()
+
+
+async def test_an_unfinished_admin_request_does_not_delay_it() -> None:
+    request = (
+        b"POST /api/v1/purge HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+    )
+    settings = settings_for("http://127.0.0.1:9", {"browser": {"path": "/nonexistent/chromium"}})
+    async with (
+        asyncio.timeout(raw.SECONDS),
+        AsyncExitStack() as clients,
+        app.serving(settings) as running,
+    ):
+        client = await clients.enter_async_context(raw.client(running.admin_port))
+        await client.send(request)
+        assert await client.answer() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await client.send(b"{")
