@@ -9,6 +9,7 @@ Values are cast when they are read: in a damaged file a column may contain any t
 """
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -43,7 +44,17 @@ _SCHEMA = (
 # Exceptions of sqlite3 for an unusable file. The message may quote the file; if the quote is not UTF-8,
 # sqlite3 raises UnicodeDecodeError.
 FAULTS = (sqlite3.Error, OSError, ValueError, TypeError, OverflowError, MemoryError)
-_NOT_THE_FILE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
+# What proves damage; a missing table or column is SQLITE_ERROR. Anything else, such as too few file
+# descriptors or a failing disk, may pass.
+_DAMAGE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+)
 
 
 class Database:
@@ -59,6 +70,8 @@ class Database:
     def __init__(self, file: Path, max_bytes: int) -> None:
         self._file = file
         self._max_bytes = max_bytes
+        # A damaged value may claim a length of up to a gigabyte.
+        self._longest = min(max_bytes // 4 + 2**20, _MOST_LENGTH)
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._touched: dict[str, float] = {}
@@ -77,8 +90,8 @@ class Database:
         self._open_writer()
 
     def is_to_blame(self, error: BaseException) -> bool:
-        """Whether the file itself causes an error: a new file in the same folder works."""
-        if _primary_code(error) in _NOT_THE_FILE:
+        """Whether the file itself causes an error, and a new file in the same folder works."""
+        if not (_proves_damage(error) or any(map(_is_unusable, _with_its_logs(self._file)))):
             return False
         trial = Path(f"{self._file}.trial")
         database = Database(trial, self._max_bytes)
@@ -105,10 +118,12 @@ class Database:
         """The bytes of the keys."""
         query = (
             "SELECT key, CAST(value AS BLOB) FROM entries"
-            " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ?"
+            " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ? AND length(value) <= ?"
         )
         now = time.time()
-        by_key = dict(self._for_reading().execute(query, (json.dumps(keys), now)).fetchall())
+        # Larger ones were stored when ``max_bytes`` was larger.
+        row = (json.dumps(keys), now, self._longest)
+        by_key = dict(self._for_reading().execute(query, row).fetchall())
         self._touched.update(dict.fromkeys(by_key, now))
         return [by_key.get(key) for key in keys]
 
@@ -210,9 +225,7 @@ class Database:
         connection = sqlite3.connect(
             self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        # A damaged value may claim a length of up to a gigabyte.
-        longest = min(self._max_bytes // 4 + 2**20, _MOST_LENGTH)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self._longest)
         # A power failure may lose the last writes, but does not damage the file.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
@@ -268,9 +281,19 @@ def _other_format(connection: sqlite3.Connection) -> bytes | None:
     return None if known == FORMAT else known
 
 
-def _primary_code(error: BaseException) -> int:
-    """SQLite's primary result code of an error (https://sqlite.org/rescode.html), 0 if it has none."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+def _proves_damage(error: BaseException) -> bool:
+    if isinstance(error, OSError | MemoryError):
+        return False
+    # An extended code has the primary one in its last byte (https://sqlite.org/rescode.html). Values
+    # that cannot be converted have none.
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF in _DAMAGE
+
+
+def _is_unusable(file: Path) -> bool:
+    """Whether it is something else than a file, or another user's."""
+    usable = os.path.isfile(file) and os.access(file, os.R_OK | os.W_OK)
+    return os.path.lexists(file) and not usable
 
 
 def _with_its_logs(file: Path) -> tuple[Path, ...]:

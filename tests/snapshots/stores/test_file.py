@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -10,8 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -269,6 +270,47 @@ async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
             while not await store.set(entry(key="k"), 60):
                 await asyncio.sleep(0.05)
         assert await store.get("k") is not None
+
+
+async def test_a_whole_file_is_not_set_aside(tmp_path: Path) -> None:
+    async with opened(tmp_path, raw=True) as file:
+        await file.set("k", b"v", 60)
+        with no_file_descriptors(), pytest.raises(sqlite3.OperationalError) as caught:
+            file.database.read(["k"])
+        assert caught.value.sqlite_errorname == "SQLITE_CANTOPEN"
+        assert not file.database.is_to_blame(caught.value)
+        writer = file.database._writer
+        assert writer is not None
+        writer.execute("PRAGMA query_only = 1")
+        with pytest.raises(StoreError, match="readonly"):
+            await file.set("k", b"w", 60)
+        writer.execute("PRAGMA query_only = 0")
+        assert await file.get("k") == b"v"
+        assert await file.set("k", b"w", 60)
+        assert await file.get("k") == b"w"
+
+
+@contextmanager
+def no_file_descriptors() -> Iterator[None]:
+    """Nothing can be opened in this process meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_lower_limit_costs_only_the_snapshots_above_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, 64 * 2**20, raw=True) as file:
+        await file.set("large", bytes(4 * 2**20), 60)
+        await file.set("small", b"v", 60)
+    async with opened(tmp_path, 8 * 2**20, raw=True) as file:
+        assert await file.multi_get(["large", "small"]) == [None, b"v"]
+        assert await file.set("large", b"smaller", 60)
+        assert await file.get("large") == b"smaller"
 
 
 async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
