@@ -196,11 +196,13 @@ class Forwarder:
         upgrade: bool,
         reused: bool,
     ) -> ResponseHead:
-        """The head of the final response. Interim responses are passed on."""
+        """The head of the final response. Interim responses are passed on, and extend no timeout."""
+        deadline = inf
         while True:
-            now = asyncio.get_running_loop().time()
+            if client.body_read:
+                deadline = min(deadline, asyncio.get_running_loop().time() + self.timeout)
             try:
-                raw = await connection.receive_head(now + self.timeout if client.body_read else inf)
+                raw = await connection.receive_head(deadline)
                 if raw is None:
                     if reused:
                         raise _Stale
@@ -219,6 +221,8 @@ class Forwarder:
                 raise OriginError("unexpected 101 Switching Protocols", about=request.target)
             reused = False
             client.inform(head.forwarded)
+            if client.congested:
+                await _keep_pace(client, connection)
 
 
 class OriginResponse:

@@ -358,3 +358,21 @@ async def test_flapping(
             await client.send(POST)
             assert is_error(await client.answer(), 502)
     assert [r for r in caplog.records if not r.name.startswith("prerender.browser")] == []
+
+
+async def test_interim_responses_extend_no_timeout(start_forwarding: StartForwarding) -> None:
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n"
+
+    async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        while True:
+            writer.write(interim)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with raw.origin(script) as origin:
+        port = await start_forwarding(origin.url, origin_timeout=0.3)
+        for version in (b"1.1", b"1.0"):  # HTTP/1.0 has no interim responses
+            request = b"GET / HTTP/%b\r\nHost: a\r\nConnection: close\r\n\r\n" % version
+            answer = await raw.ask(port, request)
+            assert is_error(answer.rpartition(interim)[2], 504)

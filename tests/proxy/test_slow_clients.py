@@ -273,3 +273,23 @@ async def test_without_descriptors_clients_wait(tmp_path: Path) -> None:
         process.terminate()
         await process.wait()
     assert log.read_text().count("file_descriptors_exhausted") == 1
+
+
+async def test_a_flood_of_interim_responses_waits_for_its_client(
+    start_forwarding: StartForwarding,
+) -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: <%b>\r\n\r\n" % (b"x" * 8000)
+
+    async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        for _number in range(5000):  # more than sockets buffer
+            writer.write(hints)
+            await writer.drain()
+        await reader.read()
+
+    async with raw.origin(script) as origin:
+        port = await start_forwarding(origin.url, origin_timeout=100, write_timeout=0.3)
+        async with raw.client(port) as client:
+            await client.send(GET)
+            async with asyncio.timeout(raw.SECONDS):
+                await origin.ended.wait()
