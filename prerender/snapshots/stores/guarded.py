@@ -34,6 +34,7 @@ class Guarded:
     def __init__(self, cache: BackingCache) -> None:
         self.cache = cache
         self.counts: Counter[str] = Counter()
+        self._refused: set[str] = set()
         self._breaker = Breaker()
 
     @property
@@ -59,12 +60,14 @@ class Guarded:
         except Exception as error:
             self.counts[what] += 1
             if isinstance(error, StoreError) and not isinstance(error, StoreGone):
-                if self.counts[what] == 1:
+                if what not in self._refused:
+                    self._refused.add(what)
                     log.warning("store_operation_failed", operation=what, reason=str(error))
                 self._answered()
             else:
                 self._gone(error)
             return FAILED
+        self._refused.discard(what)
         self._answered()
         return result
 

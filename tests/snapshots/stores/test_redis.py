@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from aiocache.serializers import NullSerializer
+from structlog.testing import capture_logs
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry, encode
@@ -283,6 +284,23 @@ async def test_a_full_redis_costs_no_answer(server: RedisServer) -> None:
         await server.client.config_set("maxmemory", 0)
         await one.get()
         assert (await one.get()).how == "hit"
+
+
+async def test_refused_writes_are_logged_until_one_succeeds(server: RedisServer) -> None:
+    async with replica(server.url) as one:
+        await server.kill()
+        assert not await one.store.set(entry(), 60)
+        await server.start()
+        await back(one)
+        with capture_logs() as logs:
+            for _ in range(2):
+                await server.client.config_set("maxmemory", 1)
+                assert not await one.store.set(entry(), 60)
+                assert not await one.store.set(entry(), 60)
+                await server.client.config_set("maxmemory", 0)
+                assert await one.store.set(entry(), 60)
+        assert [line["event"] for line in logs] == ["store_operation_failed"] * 2
+        assert {line["operation"] for line in logs} == {"set"}
 
 
 async def test_read_only(server: RedisServer) -> None:
