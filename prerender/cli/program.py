@@ -7,6 +7,7 @@ requested command is imported, because some imports take a second.
 
 import argparse
 import ast
+import signal
 import sys
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # No global option takes a value, so the first other argument is the command.
         wanted = next((word for word in arguments if not word.startswith("-")), "")
+        if wanted == "serve":
+            # It reloads settings at this signal, which can arrive before it is ready to do so.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         options = _parser((wanted,)).parse_args(arguments)
         status: int = options.run(options)
     except ConfigError as error:

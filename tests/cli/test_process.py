@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,25 @@ async def test_sighup_reloads_the_settings(
     assert "[cache] ttl" in line
     assert await status("") == 401
     assert await status("the-second-token-2") != 401
+
+
+async def test_sighup_before_it_has_read_its_settings(
+    start_command: StartCommand, tmp_path: Path
+) -> None:
+    file = tmp_path / "prerender.toml"
+    os.mkfifo(file)
+    command = await start_command(config=str(file), BROWSER_PATH="/nonexistent")
+    settings = -1
+    async with asyncio.timeout(SECONDS):
+        while settings < 0:
+            await asyncio.sleep(0.01)
+            with suppress(OSError):  # ENXIO: it does not read yet
+                settings = os.open(file, os.O_WRONLY | os.O_NONBLOCK)
+    command.process.send_signal(signal.SIGHUP)
+    os.close(settings)
+    await command.serving()
+    command.process.terminate()
+    assert await command.ended() == 0
 
 
 async def test_the_admin_token_is_rotated_without_a_restart(
