@@ -39,11 +39,21 @@ local function close()
   end
 end
 """
+# A foreign value of another type counts as missing.
+_OWN = """
+local function own(key, kind)
+  if redis.call('TYPE', key).ok ~= kind then redis.call('DEL', key) end
+end
+own(KEYS[1], 'zset')
+"""
 # A slow job outlives the time for which ended ones are kept.
-_LIST = f"""
+_LIST = f"""{_OWN}
 local found = {{}}
 for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local key = KEYS[1] .. ':' .. id
+  own(key, 'hash')
+  own(key .. ':todo', 'zset')
+  own(key .. ':pages', 'hash')
   local state = redis.call('HGET', key, 'state')
   if state == 'reading' or state == 'running' then
     for _, one in ipairs({{KEYS[1], key, key .. ':todo', key .. ':pages'}}) do
@@ -54,7 +64,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 return found
 """
-_ADD = f"""
+_ADD = f"""{_OWN}
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HSET', KEYS[1] .. ':' .. ARGV[2], 'job', ARGV[3], 'state', 'reading')
 redis.call('EXPIRE', KEYS[1] .. ':' .. ARGV[2], {_KEY_SECONDS})

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,24 @@ async def test_a_job_is_kept_as_long_as_it_runs_and_ended_ones_expire(tmp_path: 
                 await kept.rows("1", "", cursor, 1)
         await kept.cancel("1")
         assert max(await times()) <= 60
+        await kept.close()
+
+
+async def test_foreign_values_in_redis_count_as_missing(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis:
+        kept = RedisJobs(redis.url, "{x:jobs}")
+        for first in (kept.jobs(), kept.add(JOB)):
+            await redis.client.set("{x:jobs}", "foreign")
+            await first
+        await kept.add(replace(JOB, id="2"))
+        for end in ("", ":todo", ":pages"):
+            await kept.add(JOB)
+            await redis.client.set(f"{{x:jobs}}:1{end}", "foreign")
+            assert "2" in [progress.job.id for progress in await kept.jobs()]
+            await kept.add(JOB)
+            assert await kept.add_pages("1", [("/a", 0.0)]) == 1
+            assert await kept.take("1", 0, LONG) == WaitingPage("/a", 0.0)
+            await kept.drop("1")
         await kept.close()
 
 
