@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import structlog
+
 from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.backing_store import PIECE
@@ -56,6 +58,8 @@ _DAMAGE = (
     sqlite3.SQLITE_TOOBIG,
 )
 
+log = structlog.get_logger(__name__)
+
 
 class Database:
     """Stores bytes by key in a file of about ``max_bytes``, and the purges of each namespace.
@@ -74,6 +78,9 @@ class Database:
         self._longest = min(max_bytes // 4 + 2**20, _MOST_LENGTH)
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
+        # Of the file and its logs: those that the writer has open, and those that the reader has.
+        self._inodes: list[int] = []
+        self._read_inodes: list[int] = []
         self._touched: dict[str, float] = {}
         self._writes = 0
         self.used_bytes = 0
@@ -219,7 +226,19 @@ class Database:
             connection.close()
             raise
         self._writer = connection
+        self._inodes = [_inode(file) for file in _with_its_logs(self._file)]
         return connection
+
+    def _for_writing(self) -> sqlite3.Connection:
+        if self._writer is not None and _inode(self._file) != self._inodes[0]:
+            log.warning("store_file_removed", file=str(self._file))
+            self.close_writer()
+            # The reader has the log's index mapped: a new file with the same one would truncate it.
+            for file, inode in zip(_with_its_logs(self._file), self._inodes, strict=True):
+                if _inode(file) == inode:
+                    file.unlink(missing_ok=True)
+            self.open()
+        return self._writer or self._open_writer()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -231,7 +250,9 @@ class Database:
         return connection
 
     def _for_reading(self) -> sqlite3.Connection:
-        if self._reader is None:
+        if self._reader is None or self._read_inodes is not self._inodes:
+            self.close_reader()
+            self._read_inodes = self._inodes
             self._reader = self._connect()
         return self._reader
 
@@ -256,7 +277,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._writer or self._open_writer()
+        connection = self._for_writing()
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
@@ -298,6 +319,14 @@ def _is_unusable(file: Path) -> bool:
 
 def _with_its_logs(file: Path) -> tuple[Path, ...]:
     return (file, *(Path(f"{file}{end}") for end in ("-wal", "-shm")))
+
+
+def _inode(file: Path) -> int:
+    """0: it does not exist."""
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _set_aside(file: Path) -> None:

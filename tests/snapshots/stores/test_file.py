@@ -313,6 +313,31 @@ async def test_a_lower_limit_costs_only_the_snapshots_above_it(tmp_path: Path) -
         assert await file.get("large") == b"smaller"
 
 
+@pytest.mark.parametrize("removed", ["folder", "file", "another file in its place"])
+async def test_a_file_that_is_removed_is_begun_anew(tmp_path: Path, removed: str) -> None:
+    folder, other = tmp_path / "removed", tmp_path / "other"
+    async with opened(other, raw=True) as file:
+        await file.set("k", b"other", 60)
+    async with opened(folder, raw=True) as file:
+        await file.set("k", b"v", 60)
+        assert await file.get("k") == b"v"
+        if removed == "folder":
+            shutil.rmtree(folder)
+        elif removed == "file":
+            (folder / FILE_NAME).unlink()
+        else:
+            (other / FILE_NAME).replace(folder / FILE_NAME)
+        with capture_logs() as logs:
+            for key in ("l", "m"):
+                assert await file.set(key, b"w", 60)
+        assert [line["event"] for line in logs] == ["store_file_removed"]
+        expected = b"other" if removed.startswith("another") else None
+        assert await file.multi_get(["k", "l", "m"]) == [expected, b"w", b"w"]
+        async with opened(folder, raw=True) as another:
+            assert await another.multi_get(["k", "l", "m"]) == [expected, b"w", b"w"]
+    assert not list(folder.glob("*.damaged"))
+
+
 async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
     async with opened(tmp_path) as file:
         renders = Renders()
