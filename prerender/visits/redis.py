@@ -28,6 +28,9 @@ _TRIES = 20
 _RETRY_SECONDS = 0.05
 _DAYS_AT_ONCE = 50
 _PAGES_AT_ONCE = 200
+# A foreign value of another type is overwritten.
+_OWN = "if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end"
+_GET = f"{_OWN} return redis.call('HGET', KEYS[1], ARGV[1])"
 _REPLACE = """
 local old = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if redis.sha1hex(old) ~= ARGV[2] then return 0 end
@@ -36,7 +39,9 @@ return 1
 """
 # The rule of figures.merge_page. If there are too many pages, the longest unvisited of some is dropped,
 # as Redis itself evicts keys.
-_ADD_PAGES = """
+_ADD_PAGES = (
+    _OWN
+    + """
 local most = tonumber(ARGV[1])
 local function decoded(text)
   local ok, found = pcall(cjson.decode, text)
@@ -68,6 +73,7 @@ for i = 2, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], cjson.encode(known))
 end
 """
+)
 
 
 class RedisVisits:
@@ -89,7 +95,7 @@ class RedisVisits:
         """Add cells to a day or an hour. Other replicas may do so at the same time."""
         key = self._keys[span]
         for turn in range(_TRIES):
-            old = await result_of(self._redis.hget(key, number)) or b""
+            old = await result_of(self._redis.eval(_GET, 1, key, number)) or b""
             new = await asyncio.to_thread(_added, old, span, number, cells)
             digest = hashlib.sha1(old, usedforsecurity=False).hexdigest()
             if await result_of(self._redis.eval(_REPLACE, 1, key, number, digest, new)):

@@ -21,7 +21,7 @@ from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
 from prerender.visits.storage import Span, VisitStore
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_server
 
 KEY = CellKey("Googlebot", "search", "/items/", "fresh")
 
@@ -63,6 +63,19 @@ async def test_days_of_replicas_are_summed_up(stores: tuple[VisitStore, VisitSto
     assert await second.read("days", 20_001, 20_001) == {20_001: days[20_001]}
     await first.drop_before("days", 20_001)
     assert await second.since() == 20_001
+
+
+async def test_foreign_values_in_redis_are_overwritten(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis:
+        store = RedisVisits(redis.url, "x:")
+        for name in ("days", "pages"):
+            await redis.client.set(f"x:{name}", "foreign")
+        await store.add("days", 20_000, {KEY: cell()})
+        assert await store.read("days", 20_000, 20_000) == {20_000: {KEY: cell()}}
+        page: LastVisits = {"search": (1_700_000_000, 200)}
+        await store.add_pages({"/": page})
+        assert await store.pages() == {"/": page}
+        await store.close()
 
 
 async def test_the_later_visit_of_a_page_counts(stores: tuple[VisitStore, VisitStore]) -> None:
