@@ -4,9 +4,11 @@ An unavailable store is not called for a while (breaker.py).
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from math import inf
 from typing import Final, TypeVar
 
 import structlog
@@ -16,6 +18,7 @@ from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.breaker import Breaker
 
 T = TypeVar("T")
+_LOG_SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 
@@ -34,7 +37,7 @@ class Guarded:
     def __init__(self, cache: BackingCache) -> None:
         self.cache = cache
         self.counts: Counter[str] = Counter()
-        self._refused: set[str] = set()
+        self._logged: dict[str, float] = {}
         self._breaker = Breaker()
 
     @property
@@ -60,14 +63,15 @@ class Guarded:
         except Exception as error:
             self.counts[what] += 1
             if isinstance(error, StoreError) and not isinstance(error, StoreGone):
-                if what not in self._refused:
-                    self._refused.add(what)
+                # A full store may give and refuse notes in turns.
+                now = time.monotonic()
+                if now - self._logged.get(what, -inf) >= _LOG_SECONDS:
+                    self._logged[what] = now
                     log.warning("store_operation_failed", operation=what, reason=str(error))
                 self._answered()
             else:
                 self._gone(error)
             return FAILED
-        self._refused.discard(what)
         self._answered()
         return result
 
