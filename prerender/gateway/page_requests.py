@@ -11,9 +11,6 @@ from prerender.gateway.needed_requests import DATA, Hanging, without_query
 from prerender.gateway.page_usage import PageUsage
 from prerender.gateway.resource_kind import MEDIA
 
-# Successful responses, also from the browser's cache.
-_WITH_BODY = {*range(200, 300), 304} - {204, 205}
-
 
 class PageRequests:
     """The requests of a page of the site at ``origin``, a URL without a slash at its end.
@@ -77,7 +74,8 @@ class PageRequests:
             record.url == url
             and (record.needed or record.judged)
             and not (record.blocked or record.is_preflight)
-            and record.status in _WITH_BODY
+            # With status 304, the browser has the body.
+            and (record.status == 304 or (200 <= record.status < 300 and record.received_bytes))
             for record in self.exchanges
         )
 

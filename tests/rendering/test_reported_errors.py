@@ -35,6 +35,15 @@ PAGES = {
     "/left-out": "<script>fetch('https://www.google-analytics.com/x').then((x) => x.json())"
     ".catch(() => 0)</script>",
     "/empty": "<script>fetch('/nothing').then((x) => x.json()).catch(() => 0)</script>",
+    # As a probe of the session of a visitor who has none.
+    "/session": "<script>fetch('/length-0').then((x) => x.json()).catch(() => 0)</script>",
+    "/session-as-xhr": """<script>
+      const request = new XMLHttpRequest();
+      request.open("GET", "/length-0");
+      request.responseType = "json";
+      request.onload = () => { document.title = request.response; };
+      request.send();
+    </script>""",
     "/login": "<script>fetch('/logs').then((x) => x.json()).catch(() => 0)</script>",
     "/third": "<script>fetch('https://api.example.net/x').catch(() => 0)</script>",
 }
@@ -51,6 +60,8 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str
             return web.Response(text=text, content_type="text/html")
         if request.path == "/nothing":
             return web.Response(status=204)
+        if request.path == "/length-0":
+            return web.Response(content_type="application/json")
         if request.path == "/port":
             script = f"<script>fetch('{other.url}/data').catch(() => 0)</script>"
             return web.Response(text=f"<p>text{script}", content_type="text/html")
@@ -94,7 +105,7 @@ async def test_malformed_data_is_data_of_the_site(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     proxy = await _start(start_origin, start_proxy, PUBLIC)
-    for path in ("/tries", "/left-out", "/empty"):
+    for path in ("/tries", "/left-out", "/empty", "/session", "/session-as-xhr"):
         facts, _ = await _rendered(proxy, path)
         assert (facts.verdict, facts.errors) == ("complete", ()), path
     for path, data in {
