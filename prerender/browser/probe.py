@@ -9,9 +9,11 @@ because a page may replace them.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.javascript import bundle, source
 
 SCRIPT = f"""{source("removed_apis.js")}(() => {{
@@ -29,6 +31,8 @@ FATAL = "\x01"
 # Whether the document was complete before a script of it ran.
 LATE = 'globalThis[Symbol.for("prerender.probe")]?.late'
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
+# The URLs of requests whose responses the page does not use, as one text like the above.
+_UNUSED = 'globalThis[Symbol.for("prerender.probe")]?.unused()'
 # Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 # What scripts have attached to custom elements: [number of the element, [[attribute, value]], [state]].
@@ -89,6 +93,16 @@ def lead(seconds: float) -> str:
 def has(urls: list[str]) -> str:
     """The JavaScript expression that tells whether the page has got the responses of these URLs."""
     return f'globalThis[Symbol.for("prerender.probe")]?.has({json.dumps(urls)})'
+
+
+async def unused(session: Session) -> Collection[str]:
+    """The URLs of requests whose responses the page does not use, or not yet. The page can manipulate
+    the result."""
+    try:
+        urls = await session.evaluate(_UNUSED)
+    except CommandFailed:
+        return ()
+    return set(urls.split("\0")) if isinstance(urls, str) else ()
 
 
 def sight(call: str) -> str:

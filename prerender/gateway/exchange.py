@@ -24,6 +24,7 @@ class Exchange:
     words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a POST
     whose body is noted; ``received``: the complete response of a server or the asset cache.
     ``stubbed``: blocked by a setting, whatever the network says. ``cut``: it ended only with its visit.
+    ``unused``: the page does not use its response, so the content does not depend on it after all.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Exchange:
     sent: CIMultiDict[str] | None = None
     sent_body: str | None = None
     stubbed: bool = False
+    unused: bool = False
     received: ReceivedResponse | None = None
 
     def expect_no_end(self) -> None:
@@ -103,7 +105,13 @@ class Exchange:
         end."""
         is_open = self.hangs or not self.completed
         has_response = self.status and (self.completed or not self.has_end)
-        return self.needed and is_open and not self.endless and not has_response
+        is_needed = self.needed and not self.unused
+        return is_needed and is_open and not self.endless and not has_response
+
+    @property
+    def matters(self) -> bool:
+        """Whether the content may depend on its response."""
+        return (self.needed or self.judged) and not self.unused
 
     @property
     def is_program(self) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
@@ -53,7 +53,7 @@ class PageRequests:
             record.finished = True
             # It references the task, and so the response with all its headers.
             record.deadline = None
-            if record.needed:
+            if record.needed and not record.unused:
                 seconds = time.monotonic() - record.started
                 answered = bool(record.status) and (complete or not record.has_end)
                 self._hanging.ended(record.resource, self.document_url, seconds, answered=answered)
@@ -68,11 +68,16 @@ class PageRequests:
         for record in self._unfinished.values():
             record.cut = True
 
+    def note_unused(self, urls: Collection[str]) -> None:
+        """Note the URLs of requests whose responses the page does not use, or not yet."""
+        for record in self.exchanges:
+            record.unused = record.url in urls
+
     def gave_data(self, url: str) -> bool:
         """Whether a request that the content may depend on got a body from this URL."""
         return any(
             record.url == url
-            and (record.needed or record.judged)
+            and record.matters
             and not (record.blocked or record.is_preflight)
             # With status 304, the browser has the body.
             and (record.status == 304 or (200 <= record.status < 300 and record.received_bytes))

@@ -108,7 +108,7 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
 
 def ended_by_limit(exchange: Exchange, *, partial: bool) -> bool:
     """Whether the time limit, which also ends the requests of a page, kept it from a response."""
-    return partial and exchange.needed and not exchange.status
+    return partial and exchange.needed and not (exchange.status or exchange.unused)
 
 
 def missing_responses(exchanges: Iterable[Exchange], *, partial: bool) -> Iterator[str]:
@@ -129,7 +129,7 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
     failed: dict[tuple[str, str], FailedRequest] = {}
     for exchange in exchanges:
         key = exchange.method, exchange.url
-        if (exchange.needed or exchange.judged) and (text := _fault_of(exchange)):
+        if exchange.matters and (text := _fault_of(exchange)):
             lasting = (
                 exchange.destination == "style"
                 or exchange.fault is ResponseFault.HTML_MODULE
@@ -188,7 +188,7 @@ def may_be_the_page(visit: Visit, rendered: Rendered, judgement: Judgement) -> b
 def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
     """The URLs of data of third parties that failed. Nobody knows whether the content depends on it."""
     for exchange in exchanges:
-        may_matter = exchange.foreign and not exchange.judged
+        may_matter = exchange.foreign and not (exchange.judged or exchange.unused)
         if may_matter and exchange.destination in DATA and _fault_of(exchange):
             yield exchange.url
 
@@ -196,8 +196,9 @@ def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
     """Whether data of the page was not found, as for a page that does not exist (a soft 404)."""
     return any(
-        e.needed and e.destination in DATA and e.status in (404, 410) and not e.is_preflight
+        e.needed and e.destination in DATA and e.status in (404, 410)
         for e in exchanges
+        if not (e.is_preflight or e.unused)
     )
 
 

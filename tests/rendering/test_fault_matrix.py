@@ -347,6 +347,46 @@ async def test_optional_requests_may_fail(
     assert "stored; ttl=3600" in answer.headers["Cache-Status"]
 
 
+_POST = "{ method: 'POST', keepalive: true, body: 'x' }"
+_UNUSED = {
+    "sent": f"fetch('/faulty', {_POST}).catch(() => 0)",
+    "as-request": f"fetch(new Request('/faulty', {_POST})).catch(() => 0)",
+    "checked": f"fetch('/faulty', {_POST}).then((answer) => answer.ok).catch(() => 0)",
+}
+_USED = {
+    "read": f"fetch('/faulty', {_POST}).then((answer) => answer.text()).catch(() => 0)",
+    "sent-and-fetched": f"fetch('/faulty', {_POST}); fetch('/faulty').catch(() => 0)",
+}
+
+
+@pytest.mark.parametrize("fault", ["500", "hang"])
+async def test_the_content_does_not_depend_on_a_response_that_the_page_does_not_use(
+    fault: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/faulty":
+            if fault == "hang":
+                await asyncio.Event().wait()
+            return web.Response(status=500)
+        script = (_UNUSED | _USED)[request.path.removeprefix("/page/")]
+        text = f"<!DOCTYPE html><title>t</title><p>text<script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    site = await start_origin(application)
+    # The limit is reached only by pages that depend on what hangs.
+    timeout = "60s" if fault == "hang" else "10s"
+    settings = {"site": {"url": PUBLIC}, "render": {"patience": "0.3s", "timeout": timeout}}
+    proxy = await start_proxy(site.url, settings)
+    used = {} if fault == "hang" else _USED
+    unused = ["sent"] if fault == "hang" else _UNUSED
+    replies = {name: await proxy.crawl(f"/page/{name}") for name in (*unused, *used)}
+    assert {name for name, reply in replies.items() if reply.status == 200} == set(unused)
+    for name in unused:
+        assert replies[name].headers["Cache-Status"].endswith("stored; ttl=3600"), name
+
+
 _CONTENT = "<p>" + " ".join(f"word{number}" for number in range(100))
 _EVERY_VISITOR_SEES = {
     "hanging": "fetch('/hang').catch(() => 0)",

@@ -1,5 +1,6 @@
 """What settling observes: the page, its requests, and the clocks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +47,9 @@ class NetworkView(Protocol):
 
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether any in progress is worth waiting for."""
+
+    def note_unused(self, urls: Collection[str]) -> None:
+        """Note the URLs of those whose responses the page does not use, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,8 @@ class Settler:
         await self._until(used_up, started)
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
+        if self._network.awaited_seconds > self._patience_seconds:
+            self._network.note_unused(await probe.unused(self._session))
         network = PageNetwork.of(
             self._network,
             self._patience_seconds,

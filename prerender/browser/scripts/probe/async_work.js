@@ -1,7 +1,7 @@
 import { computeStyle } from "./animations.js";
 import {
-  begin, call, countActivity, countFetches, listen, newMap, now, patch, Promise, prototypeOf, setTimeout, then,
-  timers,
+  begin, call, countActivity, countFetches, listen, newMap, newSet, now, page, patch, Promise, prototypeOf, setTimeout,
+  then, timers, URL,
 } from "./core.js";
 
 // ---- Promises that are resolved outside the page's thread.
@@ -41,13 +41,52 @@ const nextTurn = () => {
   waiting.get(number)?.();
   waiting.delete(number);
 };
+// Pages send metrics with keepalive and read nothing of what comes back: the content does not depend on that.
+const used = newSet(); // URLs
+const sent = []; // { url, response }
+const { method: methodOf, keepalive: keepaliveOf, url: targetOf } = Object.getOwnPropertyDescriptors(Request.prototype);
+const RequestType = Request;
+const { get: isRead } = Object.getOwnPropertyDescriptor(Response.prototype, "bodyUsed");
+const { href: hrefOf, hash: hashOf } = Object.getOwnPropertyDescriptors(URL.prototype);
+const { toUpperCase: upper } = String.prototype;
+const resolved = (address) => {
+  const url = new URL(address, page.baseURI);
+  call(hashOf.set, url, [""]);
+  return call(hrefOf.get, url, []);
+};
+const noteRequest = (promise, target, options) => {
+  const of = (property) => (target instanceof RequestType ? call(property.get, target, []) : undefined);
+  const one = { url: resolved(of(targetOf) ?? target), response: null };
+  const isGet = call(upper, options?.method ?? of(methodOf) ?? "GET", []) === "GET";
+  if (isGet || !(options?.keepalive ?? of(keepaliveOf))) return used.add(one.url);
+  sent[sent.length] = one;
+  return then.call(promise, (response) => { one.response = response; }, () => {});
+};
+// The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
+export const unused = () => {
+  let urls = "";
+  for (let i = 0; i < sent.length; i++) {
+    const { url, response } = sent[i];
+    if (response && call(isRead, response, [])) used.add(url);
+  }
+  for (let i = 0; i < sent.length; i++) {
+    if (!used.has(sent[i].url)) urls += "\0" + sent[i].url;
+  }
+  return urls;
+};
 patch(globalThis, "fetch", (original) => function (...given) {
   const start = () => original.apply(this, given);
   const end = requested();
   const done = () => { nextTurn(); end(); };
   const promise = begun < ended + MOST_FETCHES ? (begun++, start()) : then.call(turn(), start);
   then.call(promise, done, done);
+  try { noteRequest(promise, given[0], given[1]); } catch { /* the request is malformed, too */ }
   return promise;
+});
+patch(globalThis.XMLHttpRequest.prototype, "open", (original) => function (...given) {
+  const result = original.apply(this, given);
+  used.add(resolved(given[1]));
+  return result;
 });
 const { HEADERS_RECEIVED, prototype: xhr } = XMLHttpRequest;
 export const { getResponseHeader } = xhr;

@@ -1,5 +1,5 @@
 import { animationEnds } from "./animations.js";
-import { getResponseHeader } from "./async_work.js";
+import { getResponseHeader, unused } from "./async_work.js";
 import { lead, pageTime } from "./clocks.js";
 import {
   activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, page, patch, performance, querySelector, then,
@@ -83,6 +83,7 @@ const state = () => {
 };
 state.lead = lead;
 state.sheets = restyled;
+state.unused = unused;
 state.refusedStyles = refusedStyles;
 state.attached = attached;
 
