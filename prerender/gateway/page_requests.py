@@ -70,8 +70,12 @@ class PageRequests:
 
     def note_unused(self, urls: Collection[str]) -> None:
         """Note the URLs of requests whose responses the page does not use, or not yet."""
+        requested = set()
         for record in self.exchanges:
-            record.unused = record.url in urls
+            # After a preload, a worker may request the same.
+            record.unused = record.url in urls and record.url not in requested
+            if record.method == "GET":
+                requested.add(record.url)
 
     def gave_data(self, url: str) -> bool:
         """Whether a request that the content may depend on got a body from this URL."""

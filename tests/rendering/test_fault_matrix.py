@@ -348,13 +348,21 @@ async def test_optional_requests_may_fail(
 
 
 _POST = "{ method: 'POST', keepalive: true, body: 'x' }"
+_PRELOAD = "</script><link rel=preload as=fetch crossorigin href=/faulty><script>"
 _UNUSED = {
+    "preloaded": _PRELOAD,
     "sent": f"fetch('/faulty', {_POST}).catch(() => 0)",
     "as-request": f"fetch(new Request('/faulty', {_POST})).catch(() => 0)",
     "checked": f"fetch('/faulty', {_POST}).then((answer) => answer.ok).catch(() => 0)",
 }
 _USED = {
     "read": f"fetch('/faulty', {_POST}).then((answer) => answer.text()).catch(() => 0)",
+    "preloaded-and-fetched": _PRELOAD + "fetch('/faulty')",
+    "preloaded-and-fetched-by-xhr": f"""{_PRELOAD}
+      const request = new XMLHttpRequest(); request.open('GET', '/faulty'); request.send()""",
+    # The worker's request is another one.
+    "preloaded-and-fetched-in-a-worker": f"""{_PRELOAD}new Worker(URL.createObjectURL(
+      new Blob([`fetch("${{location.origin}}/faulty").then(() => postMessage(1))`])))""",
     "sent-and-fetched": f"fetch('/faulty', {_POST}); fetch('/faulty').catch(() => 0)",
 }
 
@@ -380,7 +388,7 @@ async def test_the_content_does_not_depend_on_a_response_that_the_page_does_not_
     settings = {"site": {"url": PUBLIC}, "render": {"patience": "0.3s", "timeout": timeout}}
     proxy = await start_proxy(site.url, settings)
     used = {} if fault == "hang" else _USED
-    unused = ["sent"] if fault == "hang" else _UNUSED
+    unused = ["preloaded", "sent"] if fault == "hang" else _UNUSED
     replies = {name: await proxy.crawl(f"/page/{name}") for name in (*unused, *used)}
     assert {name for name, reply in replies.items() if reply.status == 200} == set(unused)
     for name in unused:

@@ -1,7 +1,7 @@
 import { computeStyle } from "./animations.js";
 import {
-  begin, call, countActivity, countFetches, listen, newMap, newSet, now, page, patch, Promise, prototypeOf, setTimeout,
-  then, timers, URL,
+  begin, call, countActivity, countFetches, listen, newMap, newSet, now, page, patch, Promise, prototypeOf,
+  querySelectorAll, setTimeout, then, timers, URL,
 } from "./core.js";
 
 // ---- Promises that are resolved outside the page's thread.
@@ -62,15 +62,20 @@ const noteRequest = (promise, target, options) => {
   sent[sent.length] = one;
   return then.call(promise, (response) => { one.response = response; }, () => {});
 };
+const { get: linkTarget } = Object.getOwnPropertyDescriptor(HTMLLinkElement.prototype, "href");
 // The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
 export const unused = () => {
   let urls = "";
+  const note = (url) => { if (!used.has(url)) urls += "\0" + url; };
   for (let i = 0; i < sent.length; i++) {
     const { url, response } = sent[i];
     if (response && call(isRead, response, [])) used.add(url);
   }
-  for (let i = 0; i < sent.length; i++) {
-    if (!used.has(sent[i].url)) urls += "\0" + sent[i].url;
+  for (let i = 0; i < sent.length; i++) note(sent[i].url);
+  // Scripts and modules are left out: nothing shows whether an import uses them.
+  const preloads = call(querySelectorAll, document, ['link[rel~="preload" i][as="fetch" i]']);
+  for (let i = 0; i < preloads.length; i++) {
+    try { note(resolved(call(linkTarget, preloads[i], []))); } catch { /* not a URL */ }
   }
   return urls;
 };
