@@ -25,7 +25,7 @@ from prerender.browser.page_results import Rendered
 from prerender.browser.settling.reasons import SettleReason
 from prerender.gateway.document import Document
 from prerender.gateway.exchange import Exchange
-from prerender.gateway.needed_requests import DATA
+from prerender.gateway.needed_requests import DATA, without_query
 from prerender.gateway.resource_kind import ResponseFault
 from prerender.gateway.visit import Visit
 from prerender.snapshots.parsed_html import parse, texts_of
@@ -34,6 +34,9 @@ from prerender.snapshots.snapshot import RenderVerdict
 # Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
 # 4xx is what an anonymous visitor gets, too.
 _LATER = (408, 421, 425, 429)
+# In seconds or milliseconds, as Date.now() gives it.
+_UNIX_TIME = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
+_SOCKET = "socket"  # in place of a method
 # A page with more text shows its content, even if its scripts have added nothing to it.
 _THIN_TEXT = 1000
 _LONGEST_THIN_PAGE = 1_000_000
@@ -128,7 +131,6 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
     """The requests that the content may depend on, and that failed and did not succeed later."""
     failed: dict[tuple[str, str], FailedRequest] = {}
     for exchange in exchanges:
-        key = exchange.method, exchange.url
         if exchange.matters and (text := _fault_of(exchange)):
             lasting = (
                 exchange.destination == "style"
@@ -136,10 +138,42 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
                 or exchange.status in (404, 410)
                 or (exchange.status in _LATER and not exchange.is_program)
             )
-            failed.setdefault(key, FailedRequest(exchange.url, text, lasting, exchange.refused))
-        elif exchange.status:
-            failed.pop(key, None)
+            failed.setdefault(
+                _key(exchange), FailedRequest(exchange.url, text, lasting, exchange.refused)
+            )
+        elif exchange.status or exchange.received_bytes:  # an open WebSocket has no status yet
+            for key in _made_up_for(exchange):
+                failed.pop(key, None)
     return failed.values()
+
+
+def _key(exchange: Exchange) -> tuple[str, str]:
+    """The same for a failed request and for one that repeats it with a cache-buster."""
+    if exchange.endless:
+        return _SOCKET, without_query(exchange.url)
+    return exchange.method, _without_time(exchange.url)
+
+
+def _made_up_for(exchange: Exchange) -> Iterator[tuple[str, str]]:
+    """The keys of failed requests that a later response makes up for."""
+    yield exchange.method, _without_time(exchange.url)
+    if exchange.is_program:
+        # An import that has failed can be repeated only with another URL.
+        url, _, _ = exchange.url.rpartition("&" if "&" in exchange.url else "?")
+        yield exchange.method, _without_time(url)
+    elif exchange.endless or (exchange.method == "GET" and exchange.destination in DATA):
+        # Without a WebSocket, libraries poll.
+        yield _SOCKET, without_query(exchange.url)
+
+
+def _without_time(url: str) -> str:
+    """A URL without the parameter that is the time, if one is: a cache-buster."""
+    path, _, query = url.partition("?")
+    parameters = query.split("&")
+    others = [one for one in parameters if not _UNIX_TIME.fullmatch(one.rpartition("=")[2])]
+    if len(others) == len(parameters) - 1:
+        parameters = others
+    return "?".join((path, "&".join(parameters)))
 
 
 def _failure(faults: Sequence[FailedRequest], rendered: Rendered) -> str:

@@ -8,7 +8,9 @@ import pytest
 from aiohttp import web
 
 from prerender.browser import page as page_of_the_browser
+from prerender.gateway.exchange import Exchange
 from prerender.rendering.moved import has_moved
+from prerender.rendering.verdict import faults_of
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 PUBLIC = "https://www.example.com"
@@ -141,6 +143,48 @@ async def test_soft_404s(start_origin: StartOrigin, start_proxy: StartProxy) -> 
 )
 def test_what_counts_as_moved(asked: str, now: str, moved: bool) -> None:
     assert has_moved(f"{PUBLIC}{asked}", f"{PUBLIC}{now}") == moved
+
+
+@pytest.mark.parametrize(
+    ("failed", "later", "is_recovered"),
+    [
+        ("/data", "/data", True),
+        ("/data", "/data?_=1700000000000", True),
+        ("/data?a=1", "/data?1700000000&a=1", True),
+        ("/data?_=1700000000000&a=1", "/data?_=1700000000999&a=1", True),
+        ("/data", "/data?featured=1", False),
+        ("/data?page=1", "/data?page=2", False),
+        ("/data?id=10000000000000001", "/data?id=10000000000000002", False),
+        (
+            "/data?since=1700000000&until=1700003600",
+            "/data?since=1700003600&until=1700007200",
+            False,
+        ),
+        ("/chunk.js", "/chunk.js?t=1", True),
+        ("/chunk.js?v=2", "/chunk.js?v=2&t=1", True),
+        ("/load.js?module=1", "/load.js?module=2", False),
+        ("/chunk.js", "/other.js", False),
+        ("/socket?transport=websocket", "/socket?transport=polling", True),
+        ("/socket?transport=websocket", "/data", False),
+        ("/socket?transport=websocket", "/socket?again&transport=websocket", True),
+        ("/data?a=1", "/data?transport=websocket", False),
+    ],
+)
+def test_what_counts_as_recovered(failed: str, later: str, is_recovered: bool) -> None:
+    # An open WebSocket has no status yet.
+    requests = [_request(failed, 503), _request(later, 0 if "websocket" in later else 200)]
+    assert [one.url for one in faults_of(requests)] == [failed] * (not is_recovered)
+    # What was there before cannot make up for it.
+    assert [one.url for one in faults_of(reversed(requests))] == [failed]
+    assert [one.url for one in faults_of([requests[0], _request(later, 500)])][:1] == [failed]
+
+
+def _request(url: str, status: int) -> Exchange:
+    kind = "script" if ".js" in url else "websocket" if "=websocket" in url else "empty"
+    request = Exchange("GET", url, kind, 0, 0, status, 100, judged=True, finished=True)
+    if kind == "websocket":
+        request.expect_no_end()
+    return request
 
 
 async def test_the_origins_host_is_taken_out(
