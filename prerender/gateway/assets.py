@@ -228,6 +228,8 @@ class Assets:
             self.store.put(url, stored)
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
+        if ask.exchange.awaited and (retry_after := response.headers.get("Retry-After")):
+            await ask.visit.hold(retry_after)
         headers = end_to_end(response.headers)
         self._egress.publish(headers, own=ask.own)
         received = headers.copy()

@@ -12,6 +12,7 @@ from prerender.gateway.listener import GatewayConnection
 from prerender.gateway.needed_requests import Hanging
 from prerender.gateway.page_requests import PageRequests
 from prerender.gateway.page_usage import PageUsage
+from prerender.http.retry_after import seconds_of
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -19,6 +20,9 @@ from prerender.snapshots.variants import ORDINARY, Variant
 # frames get their documents at once; each further one waits its turn.
 _PROMPT_FRAMES = 20
 _FRAME_SECONDS = 0.05
+# How long responses with Retry-After are held back: each one, and from the first to the last.
+_LONGEST_HOLD_SECONDS = 3.0
+_LAST_HOLD_SECONDS = 6.0
 
 
 class Visit:
@@ -60,6 +64,7 @@ class Visit:
         self._connections: set[GatewayConnection] = set()
         self._frames = 0
         self._frame_turn = 0.0
+        self._holds_until = 0.0
 
     def need_own_context(self) -> None:
         """Note that requests may be this page's or an older one's: it must be the first one of its
@@ -97,6 +102,19 @@ class Visit:
             now = time.monotonic()
             self._frame_turn = max(self._frame_turn, now) + _FRAME_SECONDS
             await asyncio.sleep(self._frame_turn - now)
+
+    async def hold(self, retry_after: str) -> None:
+        """Hold back a response until its Retry-After is over.
+
+        The page's clock, which would be there at once, waits for the response meanwhile.
+        """
+        seconds = seconds_of(retry_after) or 0.0
+        if seconds > _LONGEST_HOLD_SECONDS:
+            return
+        now = time.monotonic()
+        self._holds_until = self._holds_until or now + _LAST_HOLD_SECONDS
+        if now + seconds <= self._holds_until:
+            await asyncio.sleep(seconds)
 
 
 def _pass() -> None:

@@ -395,6 +395,40 @@ async def test_the_content_does_not_depend_on_a_response_that_the_page_does_not_
         assert replies[name].headers["Cache-Status"].endswith("stored; ttl=3600"), name
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_page_retries_when_the_server_asks_for_it(
+    status: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Its clock would be there long before the server's."""
+    refused: list[float] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/data":
+            now = asyncio.get_running_loop().time()
+            if not refused or now < refused[0] + 1:
+                refused.append(now)
+                return web.Response(status=status, headers={"Retry-After": "1"})
+            return web.Response(text="data")
+        script = """const get = async () => {
+          const answer = await fetch("/data");
+          if (answer.ok) return answer.text();
+          await new Promise((done) => setTimeout(done, 1000 * answer.headers.get("Retry-After")));
+          return (await fetch("/data")).text();
+        };
+        get().then((text) => document.body.append(text));"""
+        text = f"<!DOCTYPE html><title>t</title><p>text<script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    proxy = await start_proxy(site.url, {"site": {"url": PUBLIC}})
+    reply = await proxy.crawl("/page")
+    assert "data</body>" in reply.text
+    assert reply.headers["Cache-Status"].endswith("stored; ttl=3600")
+    assert len(refused) == 1
+
+
 _CONTENT = "<p>" + " ".join(f"word{number}" for number in range(100))
 _EVERY_VISITOR_SEES = {
     "hanging": "fetch('/hang').catch(() => 0)",
