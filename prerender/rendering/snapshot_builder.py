@@ -14,6 +14,7 @@ from itertools import islice
 from yarl import URL
 
 from prerender.browser.page_results import Rendered
+from prerender.browser.settling.reasons import SettleReason
 from prerender.config.settings import SnapshotSettings
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.document import PAGE_STATUSES, Document
@@ -112,6 +113,7 @@ class SnapshotBuilder:
             tags=tags_of([*_tag_headers(document), *rendered.cache_tags]),
             asset_fingerprint=asset_fingerprint_of(document.body),
             may_be_the_page=may_be_the_page(visit, rendered, judgement),
+            still_loading=rendered.loading and rendered.settled.reason is SettleReason.BUDGET,
         )
 
     def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:

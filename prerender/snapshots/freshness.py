@@ -50,7 +50,7 @@ class Freshness:
             return 0.0
         if self._cache.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
-        if facts.lasting or (facts.failed_requests and doubt):
+        if facts.lasting or (doubt and (facts.failed_requests or snapshot.still_loading)):
             ttl = min(ttl, DOUBT_SECONDS if doubt else LASTING_SECONDS)
         if snapshot.status == 200:
             return ttl

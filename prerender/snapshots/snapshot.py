@@ -148,7 +148,8 @@ class Snapshot:
     content last changed, which may be long before the last render. ``storable``: the origin allows
     storing it. ``ttl`` (seconds) and ``tags``: set by the page itself; ``asset_fingerprint``: of the
     scripts and styles of its document. ``encoded``: the body by content coding. ``may_be_the_page``: of
-    a new one with faults: visitors may see it like this. ``manifest``: what the page was made from
+    a new one with faults: visitors may see it like this. ``still_loading``: of a new one whose time for
+    timers was over while the page showed that it was loading. ``manifest``: what the page was made from
     (extensions/revalidation/), or ``unrenewable``: why that does not tell whether it has changed.
     """
 
@@ -165,6 +166,7 @@ class Snapshot:
     encoded: tuple[tuple[str, bytes], ...] = ()
     content_type: str = HTML
     may_be_the_page: bool = field(default=False, compare=False)
+    still_loading: bool = field(default=False, compare=False)
     manifest: bytes = field(default=b"", compare=False, repr=False)
     unrenewable: str = field(default="", compare=False)
 

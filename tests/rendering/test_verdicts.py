@@ -16,6 +16,10 @@ from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 PUBLIC = "https://www.example.com"
 SETTINGS: dict[str, dict[str, object]] = {"site": {"url": PUBLIC}}
 HEAD = "<!DOCTYPE html><title>t</title>"
+POLL = """<script>
+  const poll = async () => { await fetch('/job'); setTimeout(poll, 1000); };
+  poll();
+</script>"""
 PAGES = {
     "/blank": '<div id="app"></div><script>1</script>',
     "/exception": '<div id="app"></div><script>throw new Error("boot")</script>',
@@ -42,6 +46,8 @@ PAGES = {
     "/state": "<p>home</p><script>location.replace('#!/home')</script>",
     "/refresh": '<meta http-equiv="refresh" content="3; url=/there"><p>wait',
     "/late-refresh": '<meta http-equiv="refresh" content="600; url=/there"><p>content',
+    "/polls": f"<p>text{POLL}",
+    "/polls-for-its-content": f"<p class=spinner>Preparing your report{POLL}",
     "/reload": '<meta http-equiv="refresh" content="5"><p>content',
 }
 
@@ -70,6 +76,8 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot:
         ("/picture", 200, "stored; ttl=3600"),
         ("/late-refresh", 200, "stored; ttl=3600"),
         ("/reload", 200, "stored; ttl=3600"),
+        ("/polls", 200, "stored; ttl=3600"),
+        ("/polls-for-its-content", 200, "stored; ttl=30"),
     ],
 )
 async def test_blank_pages(

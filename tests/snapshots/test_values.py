@@ -190,6 +190,7 @@ def test_the_first_rule_that_matches_counts(page: str, seconds: float) -> None:
         (freshness_of(3600, obey_origin=False), snapshot(storable=False), 3600),
         (OWNER, snapshot(facts=Facts("cut-off")), 0),
         (OWNER, snapshot(facts=Facts(failed_requests=("/x",))), 30),
+        (OWNER, snapshot(still_loading=True), 30),
         (OWNER, snapshot(facts=LASTING), 30),
         (freshness_of(10), snapshot(facts=LASTING), 10),
         (OWNER, snapshot(503, facts=LASTING), 0),
