@@ -202,7 +202,8 @@ class Page:
             self._departure = None
         started = time.monotonic()
         complaints, urls = await self._complaints() if settler.complaints else ((), ())
-        visit.requests.note_unused(await probe.unused(self._tab.session))
+        if visit.requests.depend_on_use:
+            visit.requests.note_unused(await probe.unused(self._tab.session))
         malformed = tuple(filter(visit.requests.gave_data, urls))
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)

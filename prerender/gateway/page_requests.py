@@ -68,6 +68,16 @@ class PageRequests:
         for record in self._unfinished.values():
             record.cut = True
 
+    @property
+    def depend_on_use(self) -> bool:
+        """Whether the verdict depends on which responses the page uses: some have failed or are
+        missing, or were unused when the page was still settling."""
+        return any(
+            one.unused or one.fault or not one.status or one.status >= 400
+            for one in self.exchanges
+            if not one.blocked
+        )
+
     def note_unused(self, urls: Collection[str]) -> None:
         """Note the URLs of requests whose responses the page does not use, or not yet."""
         requested = set()

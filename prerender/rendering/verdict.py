@@ -161,7 +161,9 @@ def _made_up_for(exchange: Exchange) -> Iterator[tuple[str, str]]:
         # An import that has failed can be repeated only with another URL.
         url, _, _ = exchange.url.rpartition("&" if "&" in exchange.url else "?")
         yield exchange.method, _without_time(url)
-    elif exchange.endless or (exchange.method == "GET" and exchange.destination in DATA):
+    elif exchange.endless or (
+        exchange.method == "GET" and exchange.destination in DATA and exchange.status < 400
+    ):
         # Without a WebSocket, libraries poll.
         yield _SOCKET, without_query(exchange.url)
 
