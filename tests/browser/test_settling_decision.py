@@ -233,6 +233,18 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
             id="requests on their way to the gateway",
         ),
         pytest.param({}, {"talking": 1}, patience.MESSAGE_PATIENCE_SECONDS, id="a silent server"),
+        pytest.param(
+            {},
+            {"talking": 1, "responding": 1},
+            patience.ACKNOWLEDGED_SECONDS,
+            id="a server that has acknowledged a request",
+        ),
+        pytest.param(
+            {},
+            {"talking": 1, "responding": 1, "delivering": 1},
+            patience.DELIVERING_SECONDS,
+            id="a server that delivers the page",
+        ),
         pytest.param({}, {"clock_waits": False}, patience.DELIVERY_SECONDS, id="delivery"),
         pytest.param(
             {},

@@ -91,6 +91,78 @@ async def test_a_socket_that_delivers_the_page_is_waited_for(
     assert pings < 4
 
 
+_ASKING = """<!DOCTYPE html><title>t</title><p id="out">waiting</p><script>
+  const show = ({ data }) => {
+    if (!data.startsWith("data")) return;
+    out.textContent = data;
+    window.prerenderReady = true;
+  };
+  const open = () => new WebSocket("wss://" + location.host + location.pathname + "/socket");
+</script>"""
+# Each response but the last one only acknowledges something.
+_ACKNOWLEDGED = {
+    "/graphql": """const socket = open();
+      socket.onopen = () => socket.send("init");
+      socket.onmessage = (event) => {
+        if (event.data === "acknowledged") socket.send("start");
+        show(event);
+      };""",
+    "/subscriptions": """const socket = open();
+      socket.onopen = () => { socket.send("subscribe a"); socket.send("subscribe b"); };
+      socket.onmessage = show;""",
+    "/events": """const source = new EventSource("/events/source");
+      source.addEventListener("connected", () => {});
+      source.addEventListener("put", show);""",
+    "/worker": """const worker = new Worker(URL.createObjectURL(new Blob([`
+        onmessage = () => {
+          postMessage("acknowledged");
+          setTimeout(() => postMessage("data"), 600);
+        };
+        postMessage("ready");`])));
+      worker.onmessage = (event) => {
+        if (event.data === "ready") worker.postMessage("query");
+        show(event);
+      };""",
+}
+
+
+async def test_data_after_an_acknowledgement_is_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def page(request: web.Request) -> web.Response:
+        script = f"<script>{_ACKNOWLEDGED[request.path]}</script>"
+        return web.Response(text=_ASKING + script, content_type="text/html")
+
+    async def socket(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for _ in range(2):
+            await socket.receive()
+            await socket.send_str("acknowledged")
+        await socket.send_str("keep-alive")
+        await asyncio.sleep(0.6)
+        await socket.send_str("data")
+        await socket.receive()
+        return socket
+
+    async def events(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        await stream.write(b"event: connected\ndata: 1\n\n")
+        await asyncio.sleep(0.6)
+        await stream.write(b"event: put\ndata: data\n\n")
+        return stream
+
+    application = web.Application()
+    application.add_routes([web.get(path, page) for path in _ACKNOWLEDGED])
+    application.add_routes([web.get("/{page}/socket", socket), web.get("/events/source", events)])
+    site = await start_origin(application)
+    proxy = await start_proxy(site.url, {"site": {"url": "https://www.example.com"}})
+    replies = await asyncio.gather(*map(proxy.crawl, _ACKNOWLEDGED))
+    shown = dict(zip(_ACKNOWLEDGED, replies, strict=True))
+    assert [path for path, reply in shown.items() if ">data<" not in reply.text] == []
+
+
 _STYLES = """<!DOCTYPE html><title>t</title>{meta}<style>.refused {{ display: none }}</style>
 <style nonce="n">.allowed {{ color: red }}</style><p class="refused" style="display: none">shown
 <p class="adopted">hidden

@@ -19,6 +19,8 @@ MOST_BEYOND_PAUSE_SECONDS = 0.02
 WORK_PATIENCE_SECONDS = 3.0
 # A worker or server that has sent something may send more.
 MESSAGE_PATIENCE_SECONDS = 0.3
+# If the page has requested something of it: the message may only acknowledge that.
+ACKNOWLEDGED_SECONDS = 1.5
 # If its last message has changed the page: applications that are sent in parts pause for this long.
 DELIVERING_SECONDS = 2.4
 # A response that the gateway has passed on takes a moment to reach the page.
@@ -158,10 +160,16 @@ class Work:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._restarted(seconds), True
         works = (page.working > 0 or is_moving) and silent < WORK_PATIENCE_SECONDS
-        # Who has just changed the page may do so again; a server that only pings has no effect.
-        patience = DELIVERING_SECONDS if page.delivering > 0 else MESSAGE_PATIENCE_SECONDS
-        exchanges_messages = page.talking > 0 and silent < patience
+        exchanges_messages = page.talking > 0 and silent < _message_patience(page)
         return replace(self, activity=activity, answered=answered), works or exchanges_messages
+
+
+def _message_patience(page: ProbeState) -> float:
+    """How long a message may be followed by another one, in seconds."""
+    # Who has just changed the page may do so again; a server that only pings has no effect.
+    if page.delivering > 0:
+        return DELIVERING_SECONDS
+    return ACKNOWLEDGED_SECONDS if page.responding > 0 else MESSAGE_PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,19 @@ import { requested, untilEvent } from "./async_work.js";
 import { begin, call, countActivity, listen, patch, prototypeOf, Reflect } from "./core.js";
 import { noteMessage } from "./document.js";
 
-// ---- Channels that respond at any time: their next message is waited for.
-const answering = (target, receiver = target, keepsTalking = "") => {
+// ---- Channels that respond at any time: their next message is waited for, and what may follow it.
+const answering = (target, receiver = target, kind = "responding") => {
   let end = begin();
   let talks = () => {};
   const heard = () => {
     noteMessage();
     end();
     talks();
-    if (keepsTalking) talks = begin(keepsTalking);
+    talks = begin(kind);
   };
   listen.call(receiver, "message", heard);
   listen.call(target, "error", () => end());
-  return { asked() { end(); end = begin(); }, heard, end() { end(); talks(); } };
+  return { asked() { end(); end = begin(); kind = "responding"; }, heard, end() { end(); talks(); } };
 };
 const subclass = (type, setUp) => {
   const Original = globalThis[type];
@@ -62,21 +62,21 @@ const askedBy = (owner, calls) => {
   });
 };
 subclass("Worker", (worker) => {
-  const calls = answering(worker, worker, "delivering");
+  const calls = answering(worker);
   askedBy(worker, calls);
   const terminate = worker.terminate;
   worker.terminate = () => { calls.end(); terminate.call(worker); };
 });
-subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, "delivering")));
+subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port)));
 let service = null;
 patch(prototypeOf("ServiceWorker"), "postMessage", (original) => function (...given) {
   const result = original.apply(this, given);
-  service ??= answering(globalThis.navigator.serviceWorker, undefined, "delivering");
+  service ??= answering(globalThis.navigator.serviceWorker);
   service.asked();
   return result;
 });
 subclass("WebSocket", (socket) => {
-  const calls = answering(socket, socket, "delivering");
+  const calls = answering(socket, socket, "pushing");
   listen.call(socket, "close", calls.end);
   const { send } = socket;
   socket.send = (...given) => { send.apply(socket, given); calls.asked(); };
@@ -85,7 +85,7 @@ subclass("EventSource", (source) => {
   const answered = requested();
   listen.call(source, "open", answered);
   listen.call(source, "error", answered);
-  const calls = answering(source, source, "delivering");
+  const calls = answering(source);
   // Events of an event stream can have any name.
   patch(source, "addEventListener", (original) => function (type, ...given) {
     if (!["error", "message", "open"].includes(type)) listen.call(source, type, calls.heard);

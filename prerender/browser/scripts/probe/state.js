@@ -19,7 +19,7 @@ import "./window.js";
 
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
-  "mutations", "unseen", "foreign", "delivering"];
+  "mutations", "unseen", "foreign", "responding", "delivering"];
 // Timers that no budget reaches are not told, and of very many only the first and the next one.
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
@@ -61,9 +61,10 @@ const state = () => {
     drawn: open.drawn,
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
-    talking: open.talking + open.delivering,
-    // Those of them that may send more, if the last message has changed the page.
-    delivering: mutations > mutationsAtMessage ? open.delivering : 0,
+    // Channels that have sent something, those of them that were asked for it, and all if it has changed the page.
+    talking: open.pushing + open.responding,
+    responding: open.responding,
+    delivering: mutations > mutationsAtMessage ? open.pushing + open.responding : 0,
     fetching,
     foreign,
     activity,
