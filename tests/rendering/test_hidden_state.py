@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
 from aiohttp import web
 
+from prerender.browser.settling.patience import ACKNOWLEDGED_SECONDS, UNPRODUCTIVE_SECONDS
 from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support.sampling import sampled
 
 PAGE = """<!DOCTYPE html><title>t</title><style>:not(:defined) { visibility: hidden }</style>
 <div id="news" popover="manual">news</div><div id="closed" popover>closed</div>
@@ -124,6 +127,44 @@ _ACKNOWLEDGED = {
         show(event);
       };""",
 }
+
+
+# The worker reports first, so that its own question has ended when it is asked at a port.
+_PORTS = {
+    "given": """const { port1, port2 } = new MessageChannel();
+      port1.onmessage = show;
+      const worker = work(`onmessage = ({ ports: [port] }) => respond(port)`);
+      worker.onmessage = () => { port1.postMessage("query"); };
+      worker.postMessage("port", [port2]);""",
+    "given in options": """const { port1, port2 } = new MessageChannel();
+      port1.onmessage = show;
+      const worker = work(`onmessage = ({ ports: [port] }) => respond(port)`);
+      worker.onmessage = () => { port1.postMessage("query"); };
+      worker.postMessage("port", { transfer: [port2] });""",
+    "received": """const worker = work(`const { port1, port2 } = new MessageChannel();
+        respond(port1, [port2]);`);
+      worker.onmessage = ({ ports: [port] }) => {
+        port.onmessage = show;
+        port.postMessage("query");
+      };""",
+}
+
+
+@pytest.mark.parametrize("how", sampled([*_PORTS], 2))
+async def test_responses_at_a_port_of_a_worker_are_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy, how: str
+) -> None:
+    """Longer than a message that may follow a report of the worker."""
+    late_ms = round(1000 * (ACKNOWLEDGED_SECONDS + UNPRODUCTIVE_SECONDS) / 2)
+    worker = f"""const work = (script) => new Worker(URL.createObjectURL(new Blob([`
+      const respond = (port, ports = []) => {{
+        port.onmessage = () => setTimeout(() => port.postMessage("data"), {late_ms});
+        postMessage("ready", ports);
+      }};`, script])));"""
+    page = f"{_ASKING}<script>{worker}{_PORTS[how]}</script>"
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert ">data<" in (await proxy.crawl("/")).text
 
 
 async def test_data_after_an_acknowledgement_is_waited_for(

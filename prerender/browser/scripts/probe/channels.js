@@ -1,20 +1,31 @@
 import { requested, untilEvent } from "./async_work.js";
-import { begin, call, countActivity, listen, patch, prototypeOf, Reflect } from "./core.js";
+import { begin, call, countActivity, listen, newWeakMap, patch, prototypeOf, Reflect } from "./core.js";
 import { noteMessage } from "./document.js";
 
 // ---- Channels that respond at any time: their next message is waited for, and what may follow it.
 const answering = (target, receiver = target, kind = "responding") => {
   let end = begin();
   let talks = () => {};
-  const heard = () => {
-    noteMessage();
-    end();
-    talks();
-    talks = begin(kind);
+  const calls = {
+    asked(given) {
+      end();
+      end = begin();
+      kind = "responding";
+      const ports = given?.transfer ?? given;
+      for (let i = 0; i < ports?.length; i++) joinPort(partners.get(ports[i]), calls);
+    },
+    heard({ ports }) {
+      noteMessage();
+      end();
+      talks();
+      talks = begin(kind);
+      for (let i = 0; i < ports?.length; i++) joinPort(ports[i], calls);
+    },
+    end() { end(); talks(); },
   };
-  listen.call(receiver, "message", heard);
+  listen.call(receiver, "message", calls.heard);
   listen.call(target, "error", () => end());
-  return { asked() { end(); end = begin(); kind = "responding"; }, heard, end() { end(); talks(); } };
+  return calls;
 };
 const subclass = (type, setUp) => {
   const Original = globalThis[type];
@@ -57,9 +68,18 @@ if (HTMLMediaElement) {
 const askedBy = (owner, calls) => {
   patch(owner, "postMessage", (original) => function (...given) {
     const result = original.apply(owner, given);
-    calls.asked();
+    calls.asked(given[1]);
     return result;
   });
+};
+// Ports that were sent to a worker, or by one, are part of its channel. Others stay as they are: frameworks post
+// messages to themselves in place of timers.
+const partners = newWeakMap(); // port -> the other end
+subclass("MessageChannel", ({ port1, port2 }) => { partners.set(port1, port2); partners.set(port2, port1); });
+const joinPort = (port, calls) => {
+  if (!(port instanceof MessagePort)) return;
+  listen.call(port, "message", calls.heard);
+  askedBy(port, calls);
 };
 subclass("Worker", (worker) => {
   const calls = answering(worker);
@@ -72,14 +92,14 @@ let service = null;
 patch(prototypeOf("ServiceWorker"), "postMessage", (original) => function (...given) {
   const result = original.apply(this, given);
   service ??= answering(globalThis.navigator.serviceWorker);
-  service.asked();
+  service.asked(given[1]);
   return result;
 });
 subclass("WebSocket", (socket) => {
   const calls = answering(socket, socket, "pushing");
   listen.call(socket, "close", calls.end);
   const { send } = socket;
-  socket.send = (...given) => { send.apply(socket, given); calls.asked(); };
+  socket.send = (...given) => { send.apply(socket, given); calls.asked(null); };
 });
 subclass("EventSource", (source) => {
   const answered = requested();
