@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from prerender.browser.settling.lazy_content import HIGHEST_WINDOW
 from prerender.browser.settling.patience import UNPRODUCTIVE_SECONDS
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.sites.corpus import origin as corpus
@@ -165,6 +166,37 @@ async def test_lazy_images_are_asked_for(
     proxy = await start_proxy(origin.url, SITE)
     await proxy.crawl("/")
     assert origin.count("/image.svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("batches", "batch_px", "expected"),
+    [
+        pytest.param(14, 300, 14, id="ends"),
+        # The highest window ends in the last batch.
+        pytest.param(math.inf, 2100, math.ceil(HIGHEST_WINDOW / 2100), id="endless"),
+    ],
+)
+async def test_lists_that_load_when_scrolled_are_followed(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    batches: float,
+    batch_px: int,
+    expected: int,
+) -> None:
+    page = f"""<!DOCTYPE html><title>t</title><body style="margin: 0">
+      <div id="end" style="height: 1px"></div><script>
+      let batches = 0;
+      const observer = new IntersectionObserver(async ([{{ isIntersecting }}]) => {{
+        if (!isIntersecting) return;
+        observer.unobserve(end);
+        const text = await (await fetch("/batch")).text();
+        end.insertAdjacentHTML("beforebegin", `<p style="margin: 0; height: {batch_px}px">${{text}}`);
+        if (++batches < {"Infinity" if batches == math.inf else batches}) observer.observe(end);
+      }});
+      observer.observe(end);</script>"""
+    origin = await pages(start_origin, {"/": page, "/batch": web.Response(text="a batch")})
+    proxy = await start_proxy(origin.url, SITE)
+    assert (await proxy.crawl("/")).text.count("a batch") == expected
 
 
 async def test_own_data_is_waited_for_longer_than_the_patience(

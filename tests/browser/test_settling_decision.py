@@ -552,6 +552,17 @@ def test_attempts_to_show_content_are_limited() -> None:
         assert step == MEASURE
         progress = replace(progress, confirming=seen(), stage=Stage.WORK)
     assert next_step(progress, unseen=1) == QUIET_END
+    # Unless the last one has added content to a page that is not too high, for a while.
+    added = {"unseen": 1, "mutations": 1}
+    assert next_step(progress, **added) == MEASURE
+    assert next_step(progress, **added, seconds=lazy_content.PRODUCTIVE_SECONDS) == QUIET_END
+    for limit in (
+        {"height": HIGHEST},
+        {"grows": True},
+        {"attempts": lazy_content.MOST_PRODUCTIVE_SHOWINGS},
+    ):
+        showing = replace(progress.showing, **limit)
+        assert next_step(replace(progress, showing=showing), **added) == QUIET_END
 
 
 def test_a_page_that_says_when_it_is_ready_is_not_scrolled() -> None:

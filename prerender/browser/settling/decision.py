@@ -228,9 +228,13 @@ def _judge(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
         return _confirm(progress, seen)
     if reason is SettleReason.NOTHING_PENDING and _goes_on(progress, seen):
         return _slice(progress, progress.slices)
-    page = seen.page
-    if page and page.unseen and not page.ready and progress.showing.may_begin:
-        return _show(progress, reason)
+    page, seconds = seen.page, seen.seconds - progress.turns.lost_seconds
+    may_show = page and page.unseen and not page.ready
+    if page and may_show and progress.showing.may_begin(page.mutations, seconds):
+        showing, step = progress.showing.begin(page.mutations, seconds)
+        # Loops may have used up the budget.
+        budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
+        return replace(progress, showing=showing, budget=budget, reason=reason), step
     return progress, Done(reason)
 
 
@@ -240,12 +244,6 @@ def _goes_on(progress: SettlingProgress, seen: Observation) -> bool:
     if seen.activity == progress.confirming.activity:
         return False
     return not progress.work.is_unproductive(seen.seconds - progress.turns.lost_seconds)
-
-
-def _show(progress: SettlingProgress, reason: SettleReason) -> SettlingDecision:
-    showing, step = progress.showing.begin()
-    budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
-    return replace(progress, showing=showing, budget=budget, reason=reason), step
 
 
 def _finished(

@@ -12,6 +12,10 @@ from typing import Self
 # its window.
 HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
+# While each attempt adds content to a page that is lower than this window: so many, which begin within
+# this time. Lists that load a few rows at a time need them; endless ones must not take much longer.
+MOST_PRODUCTIVE_SHOWINGS = 12
+PRODUCTIVE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +37,32 @@ _FIND = Show("hasNextToVisit()")
 class Showing:
     """The attempts to make content visible. Heights are those of the window in CSS pixels.
 
-    ``grows``: the page grows with its window. ``step``: the last step.
+    ``began``: when the first attempt began, in seconds. ``mutations``: of the page, before the last
+    attempt. ``grows``: the page grows with its window. ``step``: the last step.
     """
 
     ordinary_height: int
     height: int
     attempts: int = 0
+    began: float = 0.0
+    mutations: int = 0
     grows: bool = False
     step: Show = _MEASURE
 
-    @property
-    def may_begin(self) -> bool:
+    def may_begin(self, mutations: int, seconds: float) -> bool:
         """Whether another attempt is allowed."""
-        return self.attempts < MOST_SHOWINGS
+        if self.attempts < MOST_SHOWINGS:
+            return True
+        is_productive = (
+            mutations > self.mutations and not self.grows and self.height < HIGHEST_WINDOW
+        )
+        is_in_time = seconds - self.began < PRODUCTIVE_SECONDS
+        return is_productive and is_in_time and self.attempts < MOST_PRODUCTIVE_SHOWINGS
 
-    def begin(self) -> tuple[Self, Show]:
+    def begin(self, mutations: int, seconds: float) -> tuple[Self, Show]:
         """Begin an attempt."""
-        begun = replace(self, attempts=self.attempts + 1)
+        began = self.began if self.attempts else seconds
+        begun = replace(self, attempts=self.attempts + 1, began=began, mutations=mutations)
         return begun._next(_FIND if self.grows else _MEASURE)
 
     def after(self, measured: object) -> tuple[Self, Show | bool]:
