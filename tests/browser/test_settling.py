@@ -199,6 +199,25 @@ async def test_lists_that_load_when_scrolled_are_followed(
     assert (await proxy.crawl("/")).text.count("a batch") == expected
 
 
+async def test_a_blocked_database_is_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Its upgrade is long enough to be missed."""
+    page = """<!DOCTYPE html><title>t</title><p id="out">waiting</p><script>
+      const first = indexedDB.open("news", 1);
+      first.onsuccess = () => {
+        const second = indexedDB.open("news", 2);
+        second.onblocked = () => setTimeout(() => first.result.close(), 50);
+        second.onupgradeneeded = () => {
+          const store = second.result.createObjectStore("news", { autoIncrement: true });
+          for (let count = 0; count < 5000; count++) store.add("news");
+        };
+        second.onsuccess = () => { out.textContent = "done"; };
+      };</script>"""
+    proxy = await start_proxy((await pages(start_origin, {"/": page})).url, SITE)
+    assert ">done<" in (await proxy.crawl("/")).text
+
+
 async def test_own_data_is_waited_for_longer_than_the_patience(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

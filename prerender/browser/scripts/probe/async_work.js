@@ -246,7 +246,8 @@ patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (
   return result;
 });
 
-// ---- IndexedDB: a request or transaction is pending until one of its final events.
+// ---- IndexedDB: a request or transaction is pending until one of its final events. "blocked" is none: success follows
+// when other connections are closed.
 export const untilEvent = (target, ...events) => {
   if (!target) return;
   const end = begin();
@@ -255,7 +256,7 @@ export const untilEvent = (target, ...events) => {
 for (const method of ["open", "deleteDatabase"]) {
   patch(prototypeOf("IDBFactory"), method, (original) => function (...given) {
     const request = original.apply(this, given);
-    untilEvent(request, "success", "error", "blocked");
+    untilEvent(request, "success", "error");
     return request;
   });
 }
