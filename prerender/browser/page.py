@@ -201,6 +201,7 @@ class Page:
         finally:
             self._departure = None
         started = time.monotonic()
+        await settler.restore()
         complaints, urls = await self._complaints() if settler.complaints else ((), ())
         if visit.requests.depend_on_use:
             visit.requests.note_unused(await probe.unused(self._tab.session))

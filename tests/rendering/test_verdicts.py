@@ -43,6 +43,18 @@ PAGES = {
     "/moved": "<p>home</p><script>history.replaceState({}, '', '/home')</script>",
     "/moved-with-canonical": "<link rel=canonical href=/c><p>home</p>"
     "<script>history.pushState({}, '', '/home')</script>",
+    "/spy": """<meta name=description content=first><section style="height: 2000px">first</section>
+    <section id=second>second</section><script>
+    navigation.onnavigate = (event) => event.intercept({ handler() { second.append("routed "); } });
+    const follow = () => {
+      if (second.getBoundingClientRect().top > innerHeight || location.pathname === "/second") return;
+      history.replaceState({}, "", "/second");
+      document.title = "second title";
+      document.querySelector("meta[name=description]").content = "another";
+      document.head.insertAdjacentHTML("beforeend", "<link rel=canonical href=/second>");
+    };
+    addEventListener("scroll", follow);
+    </script>""",
     "/state": "<p>home</p><script>location.replace('#!/home')</script>",
     "/refresh": '<meta http-equiv="refresh" content="3; url=/there"><p>wait',
     "/late-refresh": '<meta http-equiv="refresh" content="600; url=/there"><p>content',
@@ -110,6 +122,20 @@ async def test_moved_pages(path: str, start_origin: StartOrigin, start_proxy: St
     redirecting = await _start(start_origin, start_proxy, moved="redirect")
     answer = await redirecting.crawl(path)
     assert (answer.status, answer.headers["Location"]) == (302, new)
+
+
+@pytest.mark.parametrize("moved", ["canonical", "redirect"])
+async def test_a_page_that_moves_when_it_is_scrolled_stays_where_it_was(
+    moved: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy, moved=moved)
+    answer = await proxy.crawl("/spy")
+    assert (answer.status, answer.headers["Cache-Status"][-16:]) == (200, "stored; ttl=3600")
+    assert "<title>t</title>" in answer.text
+    assert '<meta name="description" content="first">' in answer.text
+    assert "canonical" not in answer.text
+    # Its router followed its own change, not that of the proxy.
+    assert answer.text.count("routed") == 1
 
 
 async def test_a_canonical_of_the_page_is_kept(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from prerender.browser import probe
@@ -101,6 +102,12 @@ class Settler:
                 seen = await self._execute(self._step)
                 self._progress, self._step = decide(self._progress, seen)
         return self._settled(self._step.reason)
+
+    async def restore(self) -> None:
+        """Give the page its URL and metadata from before it was shown."""
+        if self._progress.showing.attempts:
+            with suppress(CommandFailed):
+                await self._session.evaluate(probe.sight("restore()"))
 
     def cut_off(self, reason: SettleReason) -> Settled:
         """The result for a page that was cut off."""

@@ -20,7 +20,7 @@ const keepReadable = (owner, of, ...properties) => {
   }
 };
 keepReadable(globalThis, globalThis, "innerHeight", "length", "scrollY");
-keepReadable(Document.prototype, document, "documentElement", "readyState", "styleSheets");
+keepReadable(Document.prototype, document, "documentElement", "head", "readyState", "styleSheets");
 keepReadable(Node.prototype, document, "baseURI");
 export const name = Symbol.for("prerender.probe");
 export const FRAME_MS = 16; // an integer: setTimeout() truncates

@@ -1,5 +1,5 @@
 import {
-  begin, call, countActivity, Element, Math, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
+  begin, call, countActivity, Element, listen, Math, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
 import { awaitSight, unseen, wantFrame } from "./layout.js";
@@ -48,8 +48,43 @@ export const waitingToBeSeen = () => {
 };
 export const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
 
-// The window height that shows the whole page, including the content of scrolling elements.
+// ---- What a page says of itself before anything is shown. Those that change their URL when a reader scrolls, to that of
+// the article or section in view, take its title and metadata, too, which are not those of the requested page.
+const METADATA = 'head > :is(title, meta[name], meta[property], link[rel~="canonical" i], link[rel~="alternate" i], ' +
+  'script[type="application/ld+json" i])';
+const { cloneNode, isEqualNode, appendChild } = Node.prototype;
+const { remove: removeElement, replaceWith } = Element.prototype;
+const { replaceState } = History.prototype;
+const { stopImmediatePropagation } = ScrollEvent.prototype;
+const { history, navigation } = /** @type {any} */ (globalThis);
+const metadata = () => call(querySelectorAll, document, [METADATA]);
+let before = null;
+let isRestored = false;
+const noteMetadata = () => {
+  if (before) return;
+  const found = metadata(), tags = [];
+  for (let i = 0; i < found.length; i++) tags[i] = call(cloneNode, found[i], [true]);
+  before = { url: location.href, tags };
+};
+// A router would follow the change of the URL.
+for (const type of navigation ? ["navigate", "currententrychange", "navigatesuccess"] : []) {
+  listen.call(navigation, type, (event) => { if (isRestored) call(stopImmediatePropagation, event, []); });
+}
+export const restore = () => {
+  if (!before || location.href === before.url) return;
+  isRestored = true;
+  call(replaceState, history, [null, "", before.url]);
+  const found = metadata(), { tags } = before;
+  for (let i = 0; i < found.length || i < tags.length; i++) {
+    if (i >= found.length) call(appendChild, page.head, [tags[i]]);
+    else if (i >= tags.length) call(removeElement, found[i], []);
+    else if (!call(isEqualNode, found[i], [tags[i]])) call(replaceWith, found[i], [tags[i]]);
+  }
+};
+
+// The window height that shows the whole page, including the content of scrolling elements. It is asked first.
 export const height = () => {
+  noteMetadata();
   if (unloaded().length > MOST_UNLOADED) return 0;
   let highest = page.documentElement?.scrollHeight ?? 0;
   const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + page.scrollY)); };

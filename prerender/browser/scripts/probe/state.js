@@ -8,7 +8,7 @@ import {
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
 import { attached, attachments } from "./internals.js";
 import { forgetFrame, frameWanted, observers, wantFrame } from "./layout.js";
-import { height, listensToScrolling, nextToVisit, shown, tour, waitingToBeSeen } from "./lazy_content.js";
+import { height, listensToScrolling, nextToVisit, restore, shown, tour, waitingToBeSeen } from "./lazy_content.js";
 import { refusedStyles, restyled, touchedSheets } from "./sheets.js";
 import { frames, idle } from "./timers.js";
 import "./channels.js";
@@ -104,7 +104,7 @@ state.has = (urls) => {
   }
   return true;
 };
-state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
+state.sight = { height, shown, tour, restore, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- Two lists for the site's owner: errors of the page's scripts, and data that cannot be parsed, by its URLs.
 // Separated by a zero character; FATAL marks errors that ended a script. The page can neither change nor replace them.
