@@ -78,6 +78,33 @@ async def test_redirects_that_no_cache_may_store(
         assert answer.headers["Cache-Control"] == expected
 
 
+COUNTDOWN = "let left = 5; setInterval(() => { if (!--left) location.href = '/b' }, 1000)"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("<script>location.replace('/b')</script>", 302),
+        ('<meta http-equiv="refresh" content="0; url=/b">', 302),
+        ("<script>setTimeout(() => location.replace('/b'), 3000)</script>", 404),
+        (f"<script>{COUNTDOWN}</script>", 404),
+        ('<meta http-equiv="refresh" content="5; url=/b">', 404),
+    ],
+)
+async def test_an_error_page_redirects_only_at_once(
+    body: str, status: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    gone = web.Response(status=404, text=f"{body}<p>no such page", content_type="text/html")
+    origin = await pages(start_origin, {"/a": gone, "/b": "<p>b"})
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    answer = await proxy.crawl("/a")
+    assert answer.status == status
+    if status == 404:
+        assert "no such page" in answer.text
+    else:
+        assert answer.headers["Location"] == f"{SITE}/b"
+
+
 @pytest.mark.ci_only
 async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content(NOT_REDIRECTS))

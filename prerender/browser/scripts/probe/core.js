@@ -3,6 +3,8 @@ export const {
   setTimeout, clearTimeout, setInterval, clearInterval, Element, Promise, Map, Set, WeakMap, WeakSet, Math, Reflect, Node,
   URL, performance,
 } = globalThis;
+export const { navigation } = /** @type {any} */ (globalThis);
+export const { getEntriesByType } = globalThis.Performance.prototype;
 export const now = performance.now.bind(performance);
 export const { apply: call } = Reflect;
 export const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);

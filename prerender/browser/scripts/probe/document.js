@@ -1,6 +1,6 @@
 import { seekHandlers } from "./animations.js";
 import {
-  call, countMutations, listen, mutations, name, now, page, querySelectorAll, URL,
+  call, countMutations, getEntriesByType, listen, mutations, name, navigation, now, page, performance, querySelectorAll, URL,
 } from "./core.js";
 
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
@@ -35,6 +35,23 @@ export const refreshDue = () => {
   }
   return null;
 };
+
+// An error page that takes its visitors home after a while is one: only at once, as the 404.html of applications on
+// static hosts does, it is a redirect.
+const REDIRECT_MS = 1000;
+const { preventDefault: prevent } = globalThis.Event.prototype;
+const isError = () => {
+  /** @type {any[]} */
+  const [entry] = call(getEntriesByType, performance, ["navigation"]);
+  return entry?.responseStatus >= 400;
+};
+const stay = (event) => {
+  const isLate = loadedAt !== null && now() - loadedAt >= REDIRECT_MS;
+  if (isLate && !event.destination.sameDocument && event.navigationType !== "reload" && isError()) {
+    call(prevent, event, []);
+  }
+};
+if (window === top) listen.call(navigation, "navigate", stay);
 
 // Frames of the same origin are part of the page; others cannot be queried.
 export let foreign = 0;

@@ -1,5 +1,5 @@
 import {
-  begin, call, countActivity, Element, listen, Math, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
+  begin, call, countActivity, Element, listen, Math, navigation, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
 import { awaitSight, unseen, wantFrame } from "./layout.js";
@@ -56,7 +56,7 @@ const { cloneNode, isEqualNode, appendChild } = Node.prototype;
 const { remove: removeElement, replaceWith } = Element.prototype;
 const { replaceState } = History.prototype;
 const { stopImmediatePropagation } = ScrollEvent.prototype;
-const { history, navigation } = /** @type {any} */ (globalThis);
+const { history } = globalThis;
 const metadata = () => call(querySelectorAll, document, [METADATA]);
 let before = null;
 let isRestored = false;
@@ -67,7 +67,7 @@ const noteMetadata = () => {
   before = { url: location.href, tags };
 };
 // A router would follow the change of the URL.
-for (const type of navigation ? ["navigate", "currententrychange", "navigatesuccess"] : []) {
+for (const type of ["navigate", "currententrychange", "navigatesuccess"]) {
   listen.call(navigation, type, (event) => { if (isRestored) call(stopImmediatePropagation, event, []); });
 }
 export const restore = () => {

@@ -2,8 +2,8 @@ import { animationEnds } from "./animations.js";
 import { getResponseHeader, unused } from "./async_work.js";
 import { lead, pageTime } from "./clocks.js";
 import {
-  activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, page, patch, performance, querySelector, then,
-  timers,
+  activity, call, fetching, getEntriesByType, intervals, listen, mutations, name, newMap, now, open, page, patch, performance,
+  querySelector, then, timers,
 } from "./core.js";
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
 import { attached, attachments } from "./internals.js";
@@ -90,7 +90,6 @@ state.attached = attached;
 
 // Whether the page has got the responses to all these requests, some of which may have the same URL.
 // Those of frames and workers are not listed.
-const { getEntriesByType } = Performance.prototype;
 const nameOf = Object.getOwnPropertyDescriptor(PerformanceEntry.prototype, "name").get;
 state.has = (urls) => {
   const entries = call(getEntriesByType, performance, ["resource"]);
