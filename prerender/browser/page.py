@@ -53,6 +53,8 @@ MAX_RELOADS = 3
 _MAX_URLS_LENGTH = 8_000_000
 # An ordinary page has a few frames. Each costs the browser process a few milliseconds.
 _MAX_FRAMES = 200
+# How long a settled page is waited for that navigates to another one, which may not respond.
+_LEAVING_SECONDS = 5.0
 # Requests beyond [network] max_requests are refused; this many times as many end the page.
 _FLOOD = 3
 # Characters in a part of the serializer's result (serialize/html.js).
@@ -85,6 +87,8 @@ class Page:
         self._clock = context.clock
         self._tab: Tab
         self._departure: asyncio.Future[str] | None = None
+        # A navigation to another document, until the browser has left the page or stays there.
+        self._navigation: asyncio.Future[None] | None = None
         self._url = ""
         self._reloads = 0
         self._visit: Visit | None = None
@@ -124,6 +128,8 @@ class Page:
         self._tab = tab = await Tab.open(self.context, self.number)
         tab.session.on("Inspector.targetCrashed", self._crashed)
         tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
+        tab.session.on("Page.frameNavigated", self._navigated)
+        tab.session.on("Page.frameStoppedLoading", self._stopped_loading)
         tab.session.on("Page.frameAttached", self._frame_attached)
         tab.session.on("Page.navigatedWithinDocument", self._url_changed)
         self._urls_length = 0
@@ -187,6 +193,9 @@ class Page:
             if departure.done():
                 return Departed(departure.result(), settled)
         except TimeoutError:
+            if visit.requests.leaving:
+                self.broken = True
+                return Departed(visit.requests.leaving, settler.cut_off(SettleReason.DEPARTED))
             partial = True
             settled = settler.cut_off(SettleReason.CUT_OFF)
             frame_id = await self._stop()
@@ -273,6 +282,7 @@ class Page:
         """Begin a visit. The future completes when the page departs, with the URL, or fails if it
         cannot be rendered in this context."""
         self._visit = visit
+        self._requests = visit.requests
         self._departure = departure = asyncio.get_running_loop().create_future()
 
         def in_doubt() -> None:
@@ -308,6 +318,13 @@ class Page:
         try:
             either: set[asyncio.Future[Any]] = {settling, self._departure}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if leaving := self._requests.leaving:
+                assert self._navigation is not None
+                reloads = self._reloads
+                await asyncio.wait({self._navigation}, timeout=_LEAVING_SECONDS)
+                if self._requests.leaving or self._reloads > reloads:
+                    # There is no response, or another document, which has not settled.
+                    self._depart(leaving)
             if self._departure.done():
                 return settler.cut_off(SettleReason.DEPARTED)
             return settling.result()
@@ -555,10 +572,44 @@ class Page:
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
         if url.partition("#")[0] == self._url:
-            self._reloads += 1
-            if self._reloads <= MAX_RELOADS:
-                return
-        departure.set_result(url)
+            self._reloaded(url)
+        elif params["reason"] == "formSubmissionPost":
+            self._depart(url)
+        else:
+            self._requests.leaving = url
+            self._navigation = asyncio.get_running_loop().create_future()
+
+    def _navigated(self, params: dict[str, Any]) -> None:
+        """Handle another document, in the page or a frame. It may be the page's own again, by way of
+        another one."""
+        frame = params["frame"]
+        if self._departure is None or frame["id"] != self._tab.target_id:
+            return
+        if leaving := self._requests.leaving:
+            if frame["url"] == self._url:
+                self._reloaded(leaving)
+            else:
+                self._depart(leaving)
+            self._end_navigation()
+
+    def _stopped_loading(self, params: dict[str, Any]) -> None:
+        """Handle the end of loading, of the page or a frame: without another document, it stays."""
+        if self._departure is not None and params["frameId"] == self._tab.target_id:
+            self._end_navigation()
+
+    def _end_navigation(self) -> None:
+        self._requests.leaving = ""
+        if self._navigation is not None and not self._navigation.done():
+            self._navigation.set_result(None)
+
+    def _reloaded(self, url: str) -> None:
+        self._reloads += 1
+        if self._reloads > MAX_RELOADS:
+            self._depart(url)
+
+    def _depart(self, url: str) -> None:
+        if self._departure is not None and not self._departure.done():
+            self._departure.set_result(url)
 
 
 def _is_attached(value: object) -> bool:

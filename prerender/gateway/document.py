@@ -27,7 +27,7 @@ from prerender.http.trace_context import CURRENT
 # Other errors are not pages.
 PAGE_STATUSES = (200, 403, 404, 410)
 _HEAD_BYTES = 65536
-_REDIRECTS = (301, 302, 303, 307, 308)
+REDIRECTS = (301, 302, 303, 307, 308)
 # Headers that describe the transferred bytes; the browser gets decoded ones.
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
@@ -131,7 +131,7 @@ def _set_cookie(cookies: dict[str, str], line: str) -> None:
 
 def _returns(document: Document, public: URL, target: str) -> bool:
     """Whether a document is a redirect to itself."""
-    if document.status not in _REDIRECTS:
+    if document.status not in REDIRECTS:
         return False
     here = f"{public.origin()}{target}"
     try:
@@ -152,7 +152,7 @@ async def _fetch(
         for name in _OF_THE_TRANSFER:
             fields.popall(name, None)
         forwarding_headers.publish_all(fields, upstream.base, public)
-        if response.status in _REDIRECTS and "Location" in fields:
+        if response.status in REDIRECTS and "Location" in fields:
             return Document(response.status, fields, b"")
         if reason := _not_a_page(response):
             raise NotRenderable(reason, answered_with=response.status)

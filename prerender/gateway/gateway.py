@@ -21,6 +21,7 @@ from http import HTTPStatus
 import structlog
 from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
+from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.config.settings import NetworkSettings
@@ -32,7 +33,7 @@ from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
 from prerender.gateway.context_proxy import HOST, ContextProxy
-from prerender.gateway.document import Document
+from prerender.gateway.document import REDIRECTS, Document
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.exchange import Exchange, Traffic
 from prerender.gateway.listener import GatewayConnection
@@ -41,7 +42,7 @@ from prerender.gateway.needed_requests import DATA, DataHosts, Hanging, Needed, 
 from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.resource_kind import FRAMES, ResponseFault, destination
+from prerender.gateway.resource_kind import FRAMES, ResponseFault, destination, replaces_page
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Visit
@@ -56,6 +57,7 @@ _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
 _IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
+_OF_REDIRECTS = ("Location", "Set-Cookie", "Referrer-Policy")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
 # Of the gateways of this process.
@@ -287,12 +289,30 @@ class Gateway:
                 if name in navigation:
                     headers[name] = navigation[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
+        # Without Sec-Fetch-Dest, it may be for a frame.
+        is_navigation = visit.requests.leaving or "Sec-Fetch-Dest" in request.headers
+        if is_navigation and exchange.destination == "document" and visit.is_elsewhere(url):
+            return await self._leave(ask)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
             relayed = await self.egress.relay_websocket(ask)
             exchange.status = relayed.status
             return relayed
         return await self.assets.respond(ask)
+
+    async def _leave(self, ask: Ask) -> Plain:
+        """Respond to the navigation of a page to another one. That one is not rendered here, so the
+        browser gets as much of the response as tells it where to go, or that it stays."""
+        async with self.egress.ask(ask, ask.headers) as response:
+            ask.exchange.status = status = response.status
+            if status in REDIRECTS and "Location" in response.headers:
+                given = end_to_end(response.headers)
+                self.egress.publish(given, own=ask.own)
+                passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
+                return Plain(status=status, headers=CIMultiDict(passed))
+            if replaces_page(status, response.headers):
+                return Plain(body=b"", content_type="text/html")
+        return Plain(status=HTTPStatus.NO_CONTENT)
 
 
 def _hand_over(document: Document) -> Plain:

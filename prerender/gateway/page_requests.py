@@ -18,11 +18,13 @@ class PageRequests:
     Far beyond the limit of ``usage``, requests are not recorded. ``traffic``: the totals of all pages;
     ``hanging``: requests that have hung on other pages. ``document_url``: in the browser's spelling,
     after the document has been served. ``polled``: how often data was fetched, by URL without query.
+    ``leaving``: the URL to which the page navigates, until the browser has left it or stays, or ''.
     """
 
     def __init__(self, origin: str, usage: PageUsage, traffic: Traffic, hanging: Hanging) -> None:
         self.exchanges: list[Exchange] = []
         self.document_url = ""
+        self.leaving = ""
         self.polled: Counter[str] = Counter()
         self._own = f"{origin}/"
         self._usage = usage

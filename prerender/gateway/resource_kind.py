@@ -4,6 +4,8 @@ Browsers send Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1) only to secure si
 derived from Chromium's Accept header and the extension of the path.
 """
 
+import re
+
 from prerender.http.forwarding_headers import AnyHeaders
 from prerender.words import Word
 
@@ -25,6 +27,12 @@ _BY_ENDING = {
 }
 _ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in endings}
 
+# What browsers show; anything else they save.
+_SHOWN = re.compile(
+    r"(?:text|image|audio|video)/.*|application/(?:pdf|json|xml|(?:[\w.-]+\+)(?:json|xml))|",
+    re.IGNORECASE,
+)
+
 
 class ResponseFault(Word):
     """Why a page cannot use a response that looks successful.
@@ -37,6 +45,13 @@ class ResponseFault(Word):
     UNREADABLE = "unreadable", "the response does not allow reading it from another origin (CORS)"
     TIMEOUT = "timeout", "no response in time"
     DISCONNECTED = "disconnected", "the connection failed"
+
+
+def replaces_page(status: int, headers: AnyHeaders) -> bool:
+    """Whether a browser that navigates leaves its page for this response (WHATWG HTML, section 7.4)."""
+    is_saved = headers.get("Content-Disposition", "").lower().startswith("attachment")
+    media_type = headers.get("Content-Type", "").partition(";")[0].strip()
+    return status not in (204, 205) and not is_saved and bool(_SHOWN.fullmatch(media_type))
 
 
 def destination(method: str, headers: AnyHeaders, target: str) -> str:

@@ -95,6 +95,10 @@ class Visit:
             self.has_policy = document.has_policy
         return document
 
+    def is_elsewhere(self, url: str) -> bool:
+        """Whether a navigation to a URL leaves the page's document."""
+        return self.requests.document_url not in ("", url)
+
     async def frame_turn(self) -> None:
         """Wait until the document of another frame may be sent."""
         self._frames += 1

@@ -105,6 +105,57 @@ async def test_an_error_page_redirects_only_at_once(
         assert answer.headers["Location"] == f"{SITE}/b"
 
 
+SAVED = {"Content-Disposition": 'attachment; filename="a.txt"'}
+# Responses for which a browser does not leave its page.
+NOT_SHOWN = {
+    "/nothing": web.Response(status=204),
+    "/attachment": web.Response(text="a", headers=SAVED),
+    "/archive": web.Response(body=bytes(100), content_type="application/zip"),
+    "/redirect": web.Response(status=302, headers={"Location": "/archive"}),
+}
+
+
+async def test_a_page_that_a_browser_does_not_leave_is_no_redirect(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    content = {
+        f"/page{path}": f"<p>here<script>setTimeout(() => {{ location = '{path}' }}, 500)</script>"
+        for path in NOT_SHOWN
+    }
+    refresh = {"/refresh": '<meta http-equiv="refresh" content="3; url=/archive"><p>here'}
+    origin = await pages(start_origin, {**NOT_SHOWN, **content, **refresh})
+    proxy = await start_proxy(origin.url, {"network": {"max_response_bytes": 50}})
+    for path in (*content, "/refresh"):
+        answer = await proxy.crawl(path)
+        assert (answer.status, "<p>here" in answer.text) == (200, True), path
+        assert "stored; ttl=3600" in answer.headers["Cache-Status"], path
+
+
+async def test_a_page_goes_where_a_browser_goes(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    back = {"Location": "/bounced", "Set-Cookie": "known=1; Path=/"}
+    content: dict[str, str | web.Response] = {
+        "/a.pdf": web.Response(body=b"%PDF-", content_type="application/pdf"),
+        "/nothing": web.Response(status=204),
+        "/to-a-pdf": "<script>location = '/a.pdf'</script>",
+        "/download-first": "<script>location = '/nothing'; setTimeout(() => { location = '/b#c' }, 500)"
+        "</script>",
+        "/b": "<script>document.cookie = 'another=page'</script>",
+        # By way of another page, which only sets a cookie.
+        "/bounced": "<p id=o></p><script>document.cookie ? o.append('known') : location = '/set'"
+        "</script>",
+        "/set": web.Response(status=302, headers=back),
+    }
+    origin = await pages(start_origin, content)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    for path, location in (("/to-a-pdf", "/a.pdf"), ("/download-first", "/b#c")):
+        answer = await proxy.crawl(path)
+        assert (answer.status, answer.headers["Location"]) == (302, f"{SITE}{location}")
+    answer = await proxy.crawl("/bounced")
+    assert (answer.status, ">known<" in answer.text) == (200, True)
+
+
 @pytest.mark.ci_only
 async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content(NOT_REDIRECTS))

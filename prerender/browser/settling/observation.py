@@ -23,6 +23,10 @@ class NetworkView(Protocol):
         """The URLs of the finished ones, without that for the page's document."""
 
     @property
+    def leaving(self) -> str:
+        """The URL to which the page navigates, or ''."""
+
+    @property
     def has_unfinished(self) -> bool:
         """Whether any are in progress, hanging or not."""
 
@@ -57,7 +61,8 @@ class PageNetwork:
     """The page's requests.
 
     ``requests``: how many there were. ``answered``: how many have finished. ``unfinished``: whether
-    any are in progress, hanging or not. ``promising``: whether any of those are worth waiting for.
+    any are in progress, hanging or not. ``promising``: whether any of those are worth waiting for, or
+    the page navigates to another one.
     ``programs``: whether scripts are loading that the content depends on. ``fetches``: how
     many requests by script have no response yet. ``ending``: whether any in progress is no stream.
     ``awaited_seconds``: how long needed data has been loading. ``delivered``: the page is known to
@@ -84,7 +89,7 @@ class PageNetwork:
             view.requests,
             view.answered,
             unfinished=unfinished,
-            promising=unfinished and view.waiting_for(patience_seconds),
+            promising=bool(view.leaving) or (unfinished and view.waiting_for(patience_seconds)),
             programs=unfinished and view.loads_programs(parsed=parsed),
             fetches=view.fetches if unfinished else 0,
             ending=unfinished and view.has_ending,
