@@ -43,6 +43,7 @@ from prerender.errors import (
 from prerender.gateway.document import Document
 from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.urls.tracking import is_same_page
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
@@ -90,6 +91,8 @@ class Page:
         # A navigation to another document, until the browser has left the page or stays there.
         self._navigation: asyncio.Future[None] | None = None
         self._url = ""
+        # Its URL, if the page has reloaded itself at one that differs each time, or ''.
+        self._canonical = ""
         self._reloads = 0
         self._visit: Visit | None = None
         self._free_at = 0.0
@@ -178,7 +181,7 @@ class Page:
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         departure = self._begin(visit)
-        self._url, self._reloads = url.partition("#")[0], 0
+        self._url, self._reloads, self._canonical = url.partition("#")[0], 0, ""
         if self.context.process is not None:
             self.context.process.begin()
         partial = False
@@ -357,7 +360,7 @@ class Page:
     ) -> SerializeOptions:
         """The options with what only this page's scripts and policy tell."""
         # A moving drawing differs in each render, and so would the snapshot's ETag.
-        options = replace(options, drawings=not settler.animates)
+        options = replace(options, drawings=not settler.animates, canonical=self._canonical)
         if visit.has_policy:
             refused = await self._refused_styles()
             options = replace(options, has_policy=True, refused_styles=refused)
@@ -571,7 +574,9 @@ class Page:
         mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
-        if url.partition("#")[0] == self._url:
+        if is_same_page(self._url, url.partition("#")[0]):
+            if url.partition("#")[0] != self._url:
+                self._canonical = self._url
             self._reloaded(url)
         elif params["reason"] == "formSubmissionPost":
             self._depart(url)
@@ -586,7 +591,7 @@ class Page:
         if self._departure is None or frame["id"] != self._tab.target_id:
             return
         if leaving := self._requests.leaving:
-            if frame["url"] == self._url:
+            if is_same_page(self._url, frame["url"]):
                 self._reloaded(leaving)
             else:
                 self._depart(leaving)

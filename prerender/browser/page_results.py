@@ -80,7 +80,7 @@ class SerializeOptions:
     Of a page: ``has_policy``: its document has a Content Security Policy, ``refused_styles``: the style
     attributes that it refuses, as indexes in ``document.querySelectorAll("[style]")``. ``attached``:
     what scripts have attached to custom elements (probe/internals.js). ``drawings``: whether canvases
-    keep what they show.
+    keep what they show. ``canonical``: the canonical URL, or '' for that at which it is.
     """
 
     content: SnapshotSettings = field(default_factory=SnapshotSettings)
@@ -91,12 +91,14 @@ class SerializeOptions:
     refused_styles: tuple[int, ...] = ()
     attached: Sequence[Any] = ()
     drawings: bool = False
+    canonical: str = ""
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
         return json.dumps(
             {
                 "flattenShadowDom": self.content.flatten_shadow_dom,
+                "canonical": self.canonical,
                 "addCanonical": self.content.add_canonical,
                 "internalHost": self.internal_host,
                 "hasPolicy": self.has_policy,

@@ -15,6 +15,7 @@ from prerender.gateway.page_usage import PageUsage
 from prerender.http.retry_after import seconds_of
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.urls.tracking import is_same_page
 
 # A page with hundreds of frames keeps the browser's main thread busy, which all pages share. The first
 # frames get their documents at once; each further one waits its turn.
@@ -97,7 +98,8 @@ class Visit:
 
     def is_elsewhere(self, url: str) -> bool:
         """Whether a navigation to a URL leaves the page's document."""
-        return self.requests.document_url not in ("", url)
+        document_url = self.requests.document_url
+        return bool(document_url) and not is_same_page(document_url, url)
 
     async def frame_turn(self) -> None:
         """Wait until the document of another frame may be sent."""

@@ -10,6 +10,7 @@ from prerender.snapshots.snapshot import Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_reference, redirected
+from prerender.urls.tracking import is_same_page
 
 
 class Redirects:
@@ -33,7 +34,7 @@ class Redirects:
         self, target: Target, document: Document, departed: Departed, now: float
     ) -> Snapshot:
         """The redirect for a page that navigates to another URL. Raises RenderError."""
-        if departed.url.partition("#")[0] == target.url.partition("#")[0]:
+        if is_same_page(target.url.partition("#")[0], departed.url.partition("#")[0]):
             raise RenderError("reloads itself endlessly", about=target.url)
         return self.to(target, document, departed.url, now)
 

@@ -1,6 +1,10 @@
 """Tracking parameters: query parameters that do not change a page. Pure."""
 
+import re
 from collections.abc import Iterable
+
+# Seconds or milliseconds since 1970, with or without a name.
+_TIME = re.compile(r"(?:([^=]*)=)?[0-9]{9,}")
 
 
 class Tracking:
@@ -26,6 +30,23 @@ class Tracking:
         name = parameter.partition("=")[0]
         # An empty prefix comes from the name "*": every parameter except the empty one of "?&a=1".
         return name in self._names or bool(name and name.startswith(self._prefixes))
+
+
+def is_same_page(url: str, other: str) -> bool:
+    """Whether two URLs, without fragments, differ at most in a parameter that looks like a time: pages
+    reload themselves with one to get past caches."""
+    path, _, query = url.partition("?")
+    other_path, _, other_query = other.partition("?")
+    if path != other_path:
+        return False
+    old, new = query.split("&"), other_query.split("&")
+    gone = [parameter for parameter in old if parameter and parameter not in new]
+    added = [parameter for parameter in new if parameter and parameter not in old]
+    if not (added or gone):
+        return True
+    matches = [_TIME.fullmatch(parameter) for parameter in (*added, *gone)]
+    names = {match[1] for match in matches if match}
+    return len(added) == 1 and len(gone) <= 1 and all(matches) and len(names) == 1
 
 
 NO_TRACKING = Tracking(())

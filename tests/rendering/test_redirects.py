@@ -185,7 +185,21 @@ async def test_a_page_that_is_not_of_the_site_is_no_snapshot(
     assert "complete" in (await proxy.crawl("/after")).text
 
 
-@pytest.mark.parametrize("script", ["location.reload()", "location.href = '/0'"])
+async def test_a_reload_past_caches_is_the_same_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    script = "location.search ? o.append('new') : location = '/?v=' + Date.now()"
+    origin = await pages(start_origin, {"/": f"<p id=o></p><script>{script}</script>"})
+    settings = {"site": {"url": SITE}, "snapshot": {"add_canonical": True}}
+    answer = await (await start_proxy(origin.url, settings)).crawl("/")
+    assert (answer.status, ">new<" in answer.text) == (200, True)
+    assert f'<link rel="canonical" href="{SITE}/">' in answer.text
+    assert "v=" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "script", ["location.reload()", "location.href = '/0'", "location.href = '/0?' + Date.now()"]
+)
 async def test_endless_reloads_end(
     script: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

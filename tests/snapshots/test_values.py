@@ -22,7 +22,7 @@ from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL, ugly_to_pretty
 from prerender.urls.patterns import comparable, matches
-from prerender.urls.tracking import Tracking
+from prerender.urls.tracking import Tracking, is_same_page
 from tests.support.renders import freshness_of
 
 PUBLIC = URL("https://www.example.com")
@@ -57,6 +57,27 @@ def snapshot(status: int = 200, body: bytes = b"<p>text", **values: object) -> S
 )
 def test_tracking_parameters(path: str, kept: str) -> None:
     assert TRACKING.without(path) == kept
+
+
+@pytest.mark.parametrize(
+    ("url", "other", "same"),
+    [
+        ("/a", "/a", True),
+        ("/a", "/a?v=1795747892542", True),
+        ("/a", "/a?1795747892542", True),
+        ("/a?b=1", "/a?b=1&_=1795747892", True),
+        ("/a?v=1795747892542", "/a?v=1795747892543", True),
+        ("/a?v=1795747892542", "/a?w=1795747892543", False),
+        ("/a?v=1795747892542", "/a", False),
+        ("/a", "/a?v=1795747892542&w=1795747892542", False),
+        ("/a", "/a?page=2", False),
+        ("/a?page=1", "/a?page=2", False),
+        ("/a", "/b?v=1795747892542", False),
+        ("/a?b=1", "/a?v=1795747892542", False),
+    ],
+)
+def test_urls_that_only_get_past_caches(url: str, other: str, same: bool) -> None:
+    assert is_same_page(url, other) == same
 
 
 def test_every_parameter_can_be_left_out() -> None:

@@ -339,7 +339,7 @@ const html = () => {
   if (options.addCanonical && head && !root.querySelector('link[rel~="canonical" i]')) {
     const canonical = inert.createElement("link");
     canonical.rel = "canonical";
-    canonical.setAttribute("href", location.href);
+    canonical.setAttribute("href", options.canonical || location.href);
     head.append(canonical);
   }
   asParsed(root);
