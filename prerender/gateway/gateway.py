@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -57,6 +57,8 @@ _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
 _IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
+# After this time, the page to which one navigates is taken to be a page.
+_LEAVING_SECONDS = 3.0
 _OF_REDIRECTS = ("Location", "Set-Cookie", "Referrer-Policy")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
@@ -302,17 +304,22 @@ class Gateway:
 
     async def _leave(self, ask: Ask) -> Plain:
         """Respond to the navigation of a page to another one. That one is not rendered here, so the
-        browser gets as much of the response as tells it where to go, or that it stays."""
-        async with self.egress.ask(ask, ask.headers) as response:
-            ask.exchange.status = status = response.status
-            if status in REDIRECTS and "Location" in response.headers:
-                given = end_to_end(response.headers)
-                self.egress.publish(given, own=ask.own)
-                passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
-                return Plain(status=status, headers=CIMultiDict(passed))
-            if replaces_page(status, response.headers):
-                return Plain(body=b"", content_type="text/html")
-        return Plain(status=HTTPStatus.NO_CONTENT)
+        browser gets as much of the response as tells it where to go, or that it stays. The page's
+        virtual time stands still meanwhile."""
+        with suppress(TimeoutError):
+            async with (
+                asyncio.timeout(_LEAVING_SECONDS),
+                self.egress.ask(ask, ask.headers) as response,
+            ):
+                ask.exchange.status = status = response.status
+                if status in REDIRECTS and "Location" in response.headers:
+                    given = end_to_end(response.headers)
+                    self.egress.publish(given, own=ask.own)
+                    passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
+                    return Plain(status=status, headers=CIMultiDict(passed))
+                if not replaces_page(status, response.headers):
+                    return Plain(status=HTTPStatus.NO_CONTENT)
+        return Plain(body=b"", content_type="text/html")
 
 
 def _hand_over(document: Document) -> Plain:

@@ -342,6 +342,31 @@ async def test_requested_navigations(page: Opened) -> None:
         assert params["url"].startswith(str(SITE))
 
 
+async def test_a_page_that_navigates_loads_until_it_leaves_or_stays(
+    page: Opened, origin: Origin
+) -> None:
+    events: list[str] = []
+    for name in ("RequestedNavigation", "Navigated", "StoppedLoading"):
+        page.session.on(f"Page.frame{name}", lambda _, name=name: events.append(name))
+    headers = CIMultiDict({"Content-Type": "text/html"})
+    html = b"<script>location = '/slow'</script>"
+    with page.proxy.visit(NUMBER, Document(200, headers, html)):
+        await page.session.call("Page.navigate", url=f"{SITE}/")
+        await asyncio.wait_for(origin.asked.wait(), 10)
+        left = page.session.expect("Page.frameNavigated")
+        stopped = page.session.expect("Page.frameStoppedLoading")
+        origin.answer.set()
+        await happened(left)
+        await happened(stopped)
+        assert events == ["Navigated", "RequestedNavigation", "Navigated", "StoppedLoading"]
+        stopped = page.session.expect("Page.frameStoppedLoading")
+        await page.session.evaluate("location = '/download', 0")
+        assert (await happened(stopped))["frameId"] == page.target_id
+        assert events[4:] == ["RequestedNavigation", "StoppedLoading"]
+    origin.asked.clear()
+    origin.answer.clear()
+
+
 async def test_dialogs(page: Opened) -> None:
     await page.show("")
     for kind in ("alert", "confirm", "prompt"):
