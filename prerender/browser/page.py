@@ -214,10 +214,7 @@ class Page:
             self._departure = None
         started = time.monotonic()
         await settler.restore()
-        complaints, urls = await self._complaints() if settler.complaints else ((), ())
-        if visit.requests.depend_on_use:
-            visit.requests.note_unused(await probe.unused(self._tab.session))
-        malformed = tuple(filter(visit.requests.gave_data, urls))
+        complaints, malformed = await self._faults(settler, visit)
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = await self._options_for(settler, visit, options)
@@ -413,6 +410,15 @@ class Page:
         if entries and not complaints and await self._is_without_scripts():
             failure = entries[0]
         return tuple(dict.fromkeys((*errors, *entries))), failure
+
+    async def _faults(
+        self, settler: Settler, visit: Visit
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the page complains about, and the URLs of needed data that it cannot parse."""
+        complaints, urls = await self._complaints() if settler.complaints else ((), ())
+        if visit.requests.depend_on_use:
+            visit.requests.note_unused(await probe.unused(self._tab.session))
+        return complaints, tuple(filter(visit.requests.gave_data, urls))
 
     async def _complaints(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the probe reports of the page's scripts: their errors, and the URLs of what is no JSON.
