@@ -16,12 +16,13 @@ _STEPS = 120
 _EARLY_SECONDS = 0.05
 
 # The figures of a step: requests by result, ``hits`` (without a render), ``errors`` (5xx responses),
-# ``seconds`` (total response time of snapshots), renders by outcome, and total seconds of their phases.
+# ``seconds`` (total response time of snapshots), renders by outcome, ``timed`` (renders whose phases
+# are known), and total seconds of these phases.
 Counted = Literal[
     "hit", "stale", "revalidated", "miss", "coalesced", "kept", "error", "forward", "refuse",
     "hits", "errors", "seconds",
     "complete", "moved", "cut_off", "incomplete", "blank", "redirect",
-    "not_a_page", "failed", "cancelled",
+    "not_a_page", "failed", "cancelled", "timed",
     "queue", "document", "settle", "serialize",
 ]  # fmt: skip
 COUNTED: tuple[Counted, ...] = get_args(Counted)
@@ -54,6 +55,7 @@ class Figures:
         now = self._current()
         now[record.outcome] += 1
         if (timings := record.timings) is not None:
+            now["timed"] += 1
             for phase, seconds in timings.phases().items():
                 now[phase] += seconds
 

@@ -76,7 +76,7 @@ class Summary(TypedDict):
 
     time: Unix time in seconds of its start; hit to refuse: requests by response; errors: responses
     with 5xx; seconds: total time of responses with snapshots; complete to cancelled: renders by
-    outcome; queue to serialize: seconds of their phases.
+    outcome; timed: renders whose phases are known; queue to serialize: total seconds of these phases.
     """
 
 

@@ -377,6 +377,28 @@ async def test_what_is_slow_or_wrong(
     assert "EmptyPage" not in await tab.run("document.body.innerText")
 
 
+async def test_renders_that_fail_have_their_times(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/file":
+            return web.Response(body=b"%PDF", content_type="application/pdf")
+        page = "<p>Lamps<script>fetch('/data').then((found) => found.json())</script>"
+        status = 200 if request.path == "/a" else 500
+        return web.Response(text=page, content_type="text/html", status=status)
+
+    app.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(app)).url)
+    await proxy.crawl("/a")
+    await proxy.crawl("/file")
+    await look(tab, proxy, "")
+    await tab.sees("s each", ".tile:nth-child(4)")
+    await tab.sees("Not a page", ".charts .card:nth-child(2) .legend")
+    assert await tab.run(UNCOLOURED) == []
+
+
 @pytest.mark.ci_only
 async def test_why_is_a_page_not_rendered(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab

@@ -48,11 +48,11 @@ def test_renders_are_counted_with_their_phases() -> None:
     figures = Figures(dict, Clock(START))
     fields: dict[str, object] = dict.fromkeys(RenderRecord._fields)
     fields |= {"target": target(), "outcome": "complete", "timings": Timings(0.1, 0.2, 0.3, 0.4)}
-    for outcome in ("complete", "complete", "failed"):
-        timings = fields["timings"] if outcome == "complete" else None
+    for outcome in ("complete", "incomplete", "failed"):
+        timings = fields["timings"] if outcome != "failed" else None
         figures.render(RenderRecord(**(fields | {"outcome": outcome, "timings": timings})))  # type: ignore[arg-type]
     (point,) = figures.points()
     assert point == {
-        "time": START, "complete": 2, "failed": 1,
+        "time": START, "complete": 1, "incomplete": 1, "failed": 1, "timed": 2,
         "queue": 0.2, "document": 0.4, "settle": 0.6, "serialize": 0.8,
     }  # fmt: skip

@@ -20,7 +20,7 @@ const PHASES = [
 ];
 const OUTCOMES = [
   ["complete", "Complete"], ["moved", "Moved"], ["cut_off", "Cut off"], ["redirect", "Redirects"],
-  ["incomplete", "Incomplete"], ["failed", "Failed"], ["blank", "Blank"],
+  ["incomplete", "Incomplete"], ["failed", "Failed"], ["blank", "Blank"], ["not_a_page", "Not a page"], ["cancelled", "Cancelled"],
 ];
 const UNUSABLE = ["incomplete", "failed", "blank"];
 
@@ -86,10 +86,9 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came, j
   const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
   const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
   const failures = UNUSABLE.reduce((total, name) => total + sum(name), 0);
-  const made = sum("complete") + sum("moved") + sum("cut_off");
   const per = (minute, top, bottom) => (bottom(minute) ? top(minute) / bottom(minute) : null);
   const asked = (minute) => ANSWERS.reduce((total, [name]) => total + (minute[name] || 0), 0);
-  const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute.cut_off || 0);
+  const timed = sum("timed");
   return [
     ...summary.notices.map(notice),
     verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut_off"), earlier }),
@@ -102,8 +101,8 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came, j
       tile("Response time", asking.items.length ? duration(asking.median_seconds) : "–",
         asking.items.length ? `median; 95 % within ${duration(asking.p95_seconds)}` : "no crawlers in the last hour",
         hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
-      tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
-        hour.map(rendered)),
+      tile("Renders", count(renders), timed ? `${duration(phases / timed)} each` : renders ? "none was completed" : "none in the last hour",
+        hour.map((minute) => OUTCOMES.reduce((total, [name]) => total + (minute[name] || 0), 0))),
       tile("Failed or cut off", count(failures + sum("cut_off")),
         `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut_off"))} cut off`,
         hour.map((minute) => [...UNUSABLE, "cut_off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
@@ -117,7 +116,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came, j
       card("Renders by outcome", {}, bars("Renders by outcome", hour, series(OUTCOMES), count, width)),
       card("Render time by phase", {}, bars("Render time by phase", hour,
         PHASES.map(([name, label]) => ({
-          name, label, value: (minute) => (rendered(minute) ? (minute[name] || 0) / rendered(minute) : 0),
+          name, label, value: (minute) => (minute.timed ? (minute[name] || 0) / minute.timed : 0),
         })), duration, width)),
       machine(summary)),
   ];
