@@ -28,11 +28,15 @@ OpenURL = Callable[[str], AbstractAsyncContextManager[Streamed]]
 
 
 class Listing(NamedTuple):
-    """The site of the first page of some sources, its settings, and the URLs of its pages in them."""
+    """The site of the first page of some sources, its settings, and the URLs of its pages in them.
+
+    ``unread``: the number of sitemaps that could not be read to their end.
+    """
 
     site: str
     settings: Settings
     urls: list[str]
+    unread: int
     progress: Progress
 
 
@@ -45,7 +49,8 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
     progress = stack.enter_context(terminal.progress("page"))
     own = common.site_headers(options.config)
     crawler = await stack.enter_async_context(CrawlerClient.open(site_headers=own))
-    pages = await Sources(crawler.stream, progress).read(options.sources)
+    sources = Sources(crawler.stream, progress)
+    pages = [page async for page in sources.readable(options.sources)]
     site = str(URL(pages[0].url, encoded=True).origin())
     settings = common.settings_for_site(site, options.config)
     common.quiet_logs(settings.log)
@@ -56,7 +61,7 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
         else:
             progress.line(f"skipped: {url}: not on {site}")
     progress.add_to_total(len(urls))
-    return Listing(site, settings, urls, progress)
+    return Listing(site, settings, urls, sources.unread, progress)
 
 
 class Sources:
@@ -67,13 +72,35 @@ class Sources:
         self._progress = progress
         self._sites: set[tuple[str, str]] = set()
         self.skipped = 0
+        self.unread = 0
 
-    async def read(self, sources: list[str]) -> list[Listed]:
-        """All pages as pretty URLs. Raises SitemapError."""
-        pages = [page async for page in self.pages(sources)]
-        if not pages:
+    async def readable(
+        self, sources: list[str], *, same_hosts: bool = False
+    ) -> AsyncGenerator[Listed]:
+        """The ``pages`` of what can be read. Raises SitemapError if there are none at all.
+
+        Sitemaps that cannot be read to their end are reported, and counted in ``unread``.
+        """
+        failures: list[SitemapError] = []
+
+        def report() -> None:
+            for error in failures:
+                self._progress.line(f"not read: {error}")
+            self.unread += len(failures)
+            failures.clear()
+
+        has_pages = False
+        async with aclosing(self.pages(sources, failures.append, same_hosts=same_hosts)) as pages:
+            async for page in pages:
+                has_pages = True
+                report()
+                yield page
+        if has_pages:
+            report()
+        elif failures:
+            raise failures[0]
+        else:
             raise SitemapError(f"{', '.join(sources)}: no pages listed")
-        return pages
 
     async def pages(
         self,

@@ -425,6 +425,16 @@ async def test_an_export_replaces_the_one_before_but_for_what_cannot_be_rendered
     assert archive.pages.keys() == {"/a", "/b"}
     assert len(list(export.rglob("*.html*"))) == 4
 
+    # A sitemap that cannot be read may list the others.
+    failing = ""
+    gone = f"{site.url}/gone.xml"
+    ended = await run("export", gone, urls[0], "--to", str(export), "--json")
+    assert ended.status == 1
+    assert f"not read: {gone}: " in ended.err
+    told = json.loads(ended.out)
+    assert (told["pages"], told["unread_sitemaps"]) == (1, 1)
+    assert Archive.open(export).pages.keys() == {"/a", "/b"}
+
     failing = "all"
     file = tmp_path / "list"
     file.write_text("\n".join(urls[:2]))

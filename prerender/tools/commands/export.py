@@ -54,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the pages and print a summary. Returns 1 if a page failed."""
+    """Export the pages and print a summary. Returns 1 if a page failed or a sitemap was not read."""
     folder = str(options.to.absolute())
     if not folder.isprintable() or any(character in folder for character in "$\"'\\"):
         raise ConfigError(
@@ -66,12 +66,12 @@ def run(options: argparse.Namespace) -> int:
         written = terminal.write_json({"folder": folder, **asdict(result)})
     else:
         written = terminal.write(_summary(result, folder, _CONFIGURED[options.static]))
-    return FAILED if result.failures or not written else 0
+    return FAILED if result.failures or result.unread_sitemaps or not written else 0
 
 
 async def _export(options: argparse.Namespace) -> Exported:
     async with AsyncExitStack() as stack:
-        site, settings, urls, progress = await read_listing(options, stack)
+        site, settings, urls, unread, progress = await read_listing(options, stack)
         made_in = StaticFiles if options.static else Archive
         archive = made_in.create(options.to, site)
 
@@ -86,7 +86,12 @@ async def _export(options: argparse.Namespace) -> Exported:
         )
         concurrency = defaults.page_count(settings) + AHEAD
         try:
-            return await export.run(urls, concurrency)
+            exported = await export.run(urls, concurrency)
+            if unread:
+                # What is not listed may be in what was not read.
+                archive.keep_all()
+                exported.unread_sitemaps = unread
+            return exported
         except BaseException:
             # An interrupted run keeps its own snapshots and those of the run before.
             archive.keep_all()
@@ -113,6 +118,9 @@ def _crawlers(settings: Settings) -> list[str]:
 def _summary(result: Exported, folder: str, configured: str) -> str:
     files = f"; nginx serves them with its {configured}"
     lines = [f"{terminal.counted(result.pages, 'page')} in {folder}{files if result.pages else ''}"]
+    if result.unread_sitemaps:
+        unread = terminal.counted(result.unread_sitemaps, "sitemap")
+        lines.append(f"{unread} not read to the end: pages of the last export stay")
     for word, failures in (("failed", result.failures), ("doubtful", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]
         if len(failures) > _SHOWN_FAILURES:

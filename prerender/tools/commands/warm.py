@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.errors import ConfigError, JournalError, ServerGone, SitemapError
+from prerender.errors import ConfigError, JournalError, ServerGone
 from prerender.tools.crawler import CrawlerClient
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.jobs import WarmingByJobs
@@ -111,7 +111,7 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
         sources = Sources(requests.stream, progress)
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
-            return await warming.run(_pages(options, sources, warming.totals, progress))
+            return await warming.run(_pages(options, sources, warming.totals))
         finally:
             reporting.cancel()
 
@@ -132,7 +132,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
         )
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
-            return await warming.run(_pages(options, sources, warming.totals, progress))
+            return await warming.run(_pages(options, sources, warming.totals))
         except asyncio.CancelledError:
             terminal.say(_summary(warming.totals).rstrip())
             raise
@@ -153,30 +153,16 @@ async def _requests(
 
 
 async def _pages(
-    options: argparse.Namespace, sources: Sources, totals: Totals, progress: Progress
+    options: argparse.Namespace, sources: Sources, totals: Totals
 ) -> AsyncGenerator[PageToWarm]:
     """The pages of the sources. Raises SitemapError if there are none at all."""
-    failures: list[SitemapError] = []
-
-    def report() -> None:
-        for error in failures:
-            progress.line(f"not read: {error}")
-        totals.unread += len(failures)
-        failures.clear()
-
-    has_pages = False
-    listed = sources.pages(options.sources, failures.append, same_hosts=not options.via)
-    async with aclosing(listed) as pages:
-        async for page in pages:
-            has_pages = True
-            report()
-            yield PageToWarm(page.url, page.lastmod, options.follow)
-    if has_pages:
-        report()
-    elif failures:
-        raise failures[0]
-    else:
-        raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
+    listed = sources.readable(options.sources, same_hosts=not options.via)
+    try:
+        async with aclosing(listed) as pages:
+            async for page in pages:
+                yield PageToWarm(page.url, page.lastmod, options.follow)
+    finally:
+        totals.unread = sources.unread
 
 
 async def _report(totals: Totals, progress: Progress) -> None:

@@ -31,11 +31,15 @@ class Failure:
 
 @dataclass(slots=True)
 class Exported:
-    """The result of an export. ``doubtful``: exported, although some requests of the page failed."""
+    """The result of an export. ``doubtful``: exported, although some requests of the page failed.
+
+    ``unread_sitemaps``: their number; pages that only these list are not in it.
+    """
 
     pages: int = 0
     failures: list[Failure] = field(default_factory=list)
     doubtful: list[Failure] = field(default_factory=list)
+    unread_sitemaps: int = 0
 
 
 class Files(Protocol):

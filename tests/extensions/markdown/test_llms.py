@@ -28,8 +28,11 @@ async def test_the_files_of_a_site(start_origin: StartOrigin, tmp_path: Path) ->
     )
     paths = ("/about", "/", "/hidden", "/gone", "/", "/mine")
     listed = "".join(f"{origin.url}{path}\n" for path in paths)
-    made = await run("llms", "-", "--to", str(tmp_path / "public"), stdin=listed.encode())
+    gone = f"{origin.url}/gone.xml"
+    sources = (gone, "-")
+    made = await run("llms", *sources, "--to", str(tmp_path / "public"), stdin=listed.encode())
     assert made.status == 1
+    assert f"not read: {gone}: " in made.err
     assert f"skipped: {origin.url}/hidden: robots noindex\n" in made.err
     assert f"skipped: {origin.url}/gone: " in made.err
     assert f"skipped: {origin.url}/mine: its Cache-Control says" in made.err

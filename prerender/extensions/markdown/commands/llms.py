@@ -28,8 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Render the pages and write the files. Returns 1 if a page is missing in them."""
-    pages, failures = common.run(_collected(options))
+    """Render the pages and write the files. Returns 1 if a page or a sitemap is missing in them."""
+    pages, failures, unread = common.run(_collected(options))
     for failure in failures:
         terminal.say(f"skipped: {failure.url}: {failure.reason}")
     if not pages:
@@ -43,13 +43,15 @@ def run(options: argparse.Namespace) -> int:
     pages_in = terminal.counted(len(pages), "page")
     files = f"{options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}"
     written = terminal.write(f"{pages_in} in {files}\n")
-    return FAILED if failures or not written else 0
+    return FAILED if failures or unread or not written else 0
 
 
-async def _collected(options: argparse.Namespace) -> tuple[list[llms.LlmsPage], list[Failure]]:
-    """The pages in the order of the sources, and what is left out."""
+async def _collected(
+    options: argparse.Namespace,
+) -> tuple[list[llms.LlmsPage], list[Failure], int]:
+    """The pages in the order of the sources, what is left out, and the number of unread sitemaps."""
     async with AsyncExitStack() as stack:
-        site, settings, urls, progress = await read_listing(options, stack)
+        site, settings, urls, unread, progress = await read_listing(options, stack)
         pages = llms.LlmsPages(site)
         parts = await stack.enter_async_context(from_settings.rendering(settings))
         export = Export(
@@ -60,4 +62,5 @@ async def _collected(options: argparse.Namespace) -> tuple[list[llms.LlmsPage], 
         )
         result = await export.run(urls, defaults.page_count(settings) + AHEAD)
         paths = dict.fromkeys(str(pretty_of(url)) for url in urls)
-        return [pages.by_path[path] for path in paths if path in pages.by_path], result.failures
+        written = [pages.by_path[path] for path in paths if path in pages.by_path]
+        return written, result.failures, unread
