@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import uvloop
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -156,9 +156,9 @@ def add_sources(parser: argparse.ArgumentParser, *, follow: bool = True) -> None
 
 
 def rate(text: str) -> float:
-    """Argument type: a rate per second; 0 is no limit."""
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number, for example 5 or 0.5")
+    """Argument type: a rate per second."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII) or not float(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number above 0, for example 5 or 0.5")
     return float(text)
 
 
@@ -254,9 +254,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-def write_file(file: Path, data: bytes) -> None:
+def write_file(file: Path, data: bytes, mode: Literal["wb", "ab"] = "wb") -> None:
     """Write a file. Raises PrerenderError."""
     try:
-        file.write_bytes(data)
+        with file.open(mode) as opened:
+            opened.write(data)
     except OSError as error:
         raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error

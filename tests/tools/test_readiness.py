@@ -289,6 +289,20 @@ async def test_junit_of_errors(start_origin: StartOrigin, tmp_path: Path) -> Non
     assert cases[f"{site.url}/"].find("failure") is None
 
 
+async def test_where_no_junit_can_be_written(start_origin: StartOrigin, tmp_path: Path) -> None:
+    site = await pages(start_origin, {"/": _page(PRODUCT)})
+    file = tmp_path / "none" / "junit.xml"
+    check = ("check", f"{site.url}/", "--no-browser", "--junit")
+    ended = await run(*check, str(file))
+    assert (ended.status, ended.out) == (1, b"")
+    assert ended.err == f"prerender: {file}: cannot write: No such file or directory\n"
+    assert site.requests == []
+    ended = await run(*check, "/dev/full")
+    assert ended.status == 1
+    assert b"\n1 page, " in ended.out
+    assert ended.err == "prerender: /dev/full: cannot write: No space left on device\n"
+
+
 async def test_the_report_for_people(start_origin: StartOrigin) -> None:
     site = await pages(start_origin, {"/": _page(PRODUCT)})
     ended = await run("check", f"{site.url}/", "--no-browser", "--fail-under", "99")
@@ -298,6 +312,7 @@ async def test_the_report_for_people(start_origin: StartOrigin) -> None:
         in ended.out.decode()
     )
     assert ended.err == "prerender: the score is 70, less than 99\n"
+    assert (await run("check", f"{site.url}/", "--fail-under", "101")).status == 2
 
 
 def test_the_weights() -> None:

@@ -151,6 +151,9 @@ async def test_a_named_proxy_renders_the_pages_itself(
     }  # fmt: skip
     ended = await run("warm", listed, *by_job, "--follow", "1")
     assert (ended.status, "--follow: not with --admin" in ended.err) == (2, True)
+    for useless in (("--max-age", "1d"), ("--rate", "0"), ("--rate", "0.00")):
+        ended = await run("warm", listed, *useless)
+        assert (ended.status, f"{useless[0]}: " in ended.err) == (2, True)
     ended = await run("warm", listed, *by_job)
     assert ended.status == 1
     assert "the token is missing or wrong" in ended.err

@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fail-under",
-        type=common.whole(1),
+        type=common.whole(1, 100),
         metavar="SCORE",
         help="exit status 1 if the score is lower; implies --readiness",
     )
@@ -69,13 +69,13 @@ def run(options: argparse.Namespace) -> int:
     }
     settings = common.settings_for_site(site, options.config, overrides)
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
+    if options.junit is not None:
+        common.write_file(options.junit, b"", mode="ab")  # now, not after the check
     result, readiness = common.run(_check(options, site, settings))
     counts = _counts(result)
     failure = ""
     if readiness is not None and options.fail_under and readiness.score() < options.fail_under:
         failure = f"the score is {readiness.score()}, less than {options.fail_under}"
-    if options.junit is not None:
-        common.write_file(options.junit, junit(site, result, failure))
     if options.json:
         facts = {
             "site": site,
@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
         written = terminal.write(score + _summary(result, counts))
     if failure:
         terminal.say(f"prerender: {failure}")
+    if options.junit is not None:
+        common.write_file(options.junit, junit(site, result, failure))
     return FAILED if counts["errors"] or failure or not written else 0
 
 

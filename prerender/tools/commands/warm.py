@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     settings = common.settings_if_any(options.config)
     if options.admin:
         return _ended(options, common.run(_by_jobs(options)))
+    if options.max_age and not options.state:
+        raise ConfigError(["--max-age: give --state, too"])
     try:
         journal = Journal(options.state, options.max_age)
     except JournalError as error:
