@@ -1,7 +1,9 @@
 """The dashboard in a real browser, on the example shop: the four questions that it answers."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,6 +99,35 @@ async def look(tab: Tab, proxy: Proxy, place: str) -> None:
     await tab.go(f"{proxy.admin_url}/#/{place}")
 
 
+@asynccontextmanager
+async def offline(tab: Tab) -> AsyncIterator[None]:
+    limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    await tab.session.call("Network.emulateNetworkConditions", offline=True, **limits)
+    try:
+        yield
+    finally:
+        await tab.session.call("Network.emulateNetworkConditions", offline=False, **limits)
+        tab.complaints.clear()
+
+
+@asynccontextmanager
+async def held(tab: Tab, pattern: str) -> AsyncIterator[asyncio.Future[dict[str, Any]]]:
+    """The first request whose URL has a pattern; it is sent at the end."""
+    first: asyncio.Future[dict[str, Any]] = tab.session.future("a request to hold")
+
+    def paused(found: dict[str, Any]) -> None:
+        if not first.done():
+            first.set_result(found)
+
+    tab.session.on("Fetch.requestPaused", paused)
+    await tab.session.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
+    try:
+        yield first
+    finally:
+        await tab.session.call("Fetch.disable")
+        tab.session.remove_listener("Fetch.requestPaused", paused)
+
+
 def asked_elsewhere(tab: Tab, proxy: Proxy) -> list[str]:
     host = urlsplit(proxy.admin_url).netloc
     return [url for url in tab.asked if urlsplit(url).netloc != host and url[:5] != "blob:"]
@@ -122,9 +153,17 @@ async def test_is_it_well_and_what_does_it_do(proxy: Proxy, tab: Tab) -> None:
     await tab.sees("Unknown clients (ugly URLs)", "#crawlers")
     assert await tab.run("document.querySelector('.jobs')") is None  # until there are any
     # Live: what comes now is seen without a click.
+    await tab.run("document.querySelector('.latest footer a').focus()")
+    await proxy.get("/contact", headers={"User-Agent": "Mozilla/5.0 (compatible; bingbot/2.0)"})
+    await proxy.get("/contact", headers={"User-Agent": "FancyBot/1.0"})
     await proxy.crawl("/#!/about")
     await begin_job(proxy)
     await tab.sees("/#!/about", ".latest")
+    await tab.sees("bingbot", "#crawlers")
+    await tab.sees("FancyBot", "#bots")
+    assert await tab.run("document.activeElement.textContent") == "All requests"
+    opened = "[...document.querySelectorAll('details[open]')].map((one) => one.className)"
+    assert await tab.run(opened) == ["figures"]
     await tab.sees("3 pages", ".jobs")
     await tab.sees("1 rendered", ".jobs")
     await tab.sees("1 invalid", ".jobs")
@@ -148,6 +187,9 @@ async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await tab.click("button.open")
     await tab.sees(GOOGLEBOT, ".opened")
     await tab.sees("a crawler by its User-Agent", ".opened")
+    await tab.click("#live")
+    await tab.sees("Live (paused while rows are in use)")
+    await tab.sees(GOOGLEBOT, ".opened")
     assert "search=googlebot" in await tab.run("location.hash")
     await tab.click("tbody a", "/contact")
     await tab.sees("Contact", "h1")
@@ -195,6 +237,9 @@ async def test_what_is_chosen_stays_so_when_more_is_shown(
     await tab.sees("50 of 60")
     await tab.click("thead input[type=checkbox]")
     await tab.sees("50 selected")
+    async with offline(tab):
+        await tab.click("button", "Show more")
+        await tab.sees("The proxy does not respond.", ".count")
     await tab.click("button", "Show more")
     await tab.sees("60 in total")
     await tab.sees("50 selected")
@@ -207,7 +252,60 @@ async def test_what_is_chosen_stays_so_when_more_is_shown(
     await tab.sees("59 snapshots purged")
     await tab.sees("1 in total")
     assert not await tab.run("document.querySelector('input:checked')")
+    # A late response to an older search.
+    search = "document.getElementById('filter-search')"
+    async with asyncio.timeout(10), held(tab, "*search=late*") as request:
+        for text in ("late", ""):
+            await tab.run(f"{search}.value = '{text}'")
+            await tab.run(f"{search}.dispatchEvent(new Event('input'))")
+            await (request if text else tab.until("!location.hash.includes('late')"))
+        await tab.sees("1 in total")
+        await tab.click("tbody input[type=checkbox]")
+        await tab.sees("1 selected")
+    ended = "performance.getEntriesByType('resource').some((one) => one.name.includes('=late'))"
+    await tab.until(ended)
+    await tab.sees("1 selected")
+    # While they are rendered, nothing else is done with them.
+    async with asyncio.timeout(10), held(tab, "*/render") as request:
+        await tab.click("button", "Render now")
+        await request
+        enabled = "document.querySelectorAll('.bar .actions button:enabled').length"
+        assert await tab.run(enabled) == 0
+        await tab.click("thead input[type=checkbox]")
+        assert await tab.run(enabled) == 0
+    await tab.sees("Rendering: 1 done")
     assert tab.complaints == []
+
+
+async def test_what_is_more_and_what_is_not_there(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    proxy = await start_proxy((await start_origin(example.shop())).url)
+    for number in range(25):
+        await proxy.get(f"/{number}", headers={"User-Agent": GOOGLEBOT})
+    await look(tab, proxy, "report")
+    rows = "[...document.querySelectorAll('section:has(#pages-search) tbody th')]"
+    await tab.until(f"{rows}.length === 20")
+    async with offline(tab):
+        await tab.click("section:has(#pages-search) .more")
+        await tab.sees("The proxy does not respond.", "section:has(#pages-search)")
+        assert await tab.run(f"{rows}.length") == 20
+    await tab.run(
+        "(() => { const more = document.querySelector('section:has(#pages-search) .more');"
+        " more.focus(); more.click(); more.click() })()"
+    )
+    await tab.until(f"{rows}.length > 20 && document.activeElement === {rows}[20].firstChild")
+    assert await tab.run(f"new Set({rows}.map((one) => one.textContent)).size") == 25
+    assert await tab.run(f"{rows}.length") == 25
+    for width in (861, 1100, 1287, 1301):
+        await tab.shape(width, 900)
+        sticking_out = "document.documentElement.scrollWidth > innerWidth"
+        assert not await tab.run(sticking_out), width
+    await look(tab, proxy, "requests")
+    await tab.until("document.querySelector('button.open[aria-label=\"Details of /24\"]')")
+    await look(tab, proxy, f"page/{'0' * 32}")
+    await tab.sees("This link is not valid", "h1")
+    await tab.sees("unknown page", "main")
 
 
 async def test_what_did_the_crawler_see(
@@ -243,6 +341,7 @@ async def test_what_did_the_crawler_see(
     requests_to_read.clear()
     await tab.click("button.primary", "Render now")
     await tab.sees("and stored")
+    await tab.until("document.activeElement.textContent === 'Render now'")
     assert "/" in requests_to_read
     html = await tab.run("document.querySelector('a[href$=\"/html\"]').href")
     await tab.go(html)
@@ -469,7 +568,8 @@ async def test_hostile_snapshots_cannot_act(
 ) -> None:
     path = "/%3Cimg%20src=x%20onerror=pwned=1%3E"
     # With markup in its path, in the page, and in who requests it; and long.
-    page = f"{HOSTILE}<p>{'word ' * 1_000}"
+    title = f"{'x' * 300}</title>"
+    page = f"{HOSTILE}<p>{'word ' * 1_000}".replace("</title>", title, 1)
     site = await pages(start_origin, {"/<img src=x onerror=pwned=1>": page})
     proxy = await start_proxy(site.url)
     agent = "<img src=x onerror=pwned=1> Googlebot"
@@ -485,6 +585,7 @@ async def test_hostile_snapshots_cannot_act(
     await tab.click("tbody a", "img")
     await tab.until("document.querySelector('.looks .text')")
     await tab.sees("</textarea>", "main")
+    assert not await tab.run("document.documentElement.scrollWidth > innerWidth")
     kinds = await tab.run(
         "[...document.querySelectorAll('main img')].every((one) => one.src.startsWith('blob:'))"
     )

@@ -37,8 +37,8 @@ async function show() {
     await VIEWS[here.name](root, here, signal);
   } catch (error) {
     if (signal.aborted || error.status === 401) return;
-    // A link with a filter that does not exist fails each time.
-    const [title, again] = error.status === 400
+    // A link with a filter or an id that does not exist fails each time.
+    const [title, again] = [400, 404].includes(error.status)
       ? ["This link is not valid", h("a", { href: `#/${here.name === "page" ? "overview" : here.name}` }, "Show all")]
       : ["Something went wrong", h("button", { type: "button", onclick: show }, "Try again")];
     replace(root, h("h1", {}, title), nothing(error.message, again));

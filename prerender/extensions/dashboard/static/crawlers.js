@@ -31,7 +31,7 @@ function addresses(ranges) {
   const received = ranges.filter((one) => one.fetched).map((one) => one.fetched);
   const failed = ranges.filter((one) => one.error);
   return h("details", { class: "ranges" },
-    h("summary", {}, `Published addresses: ${received.length} of ${counted(ranges.length, "list")} received`,
+    h("summary", {}, "Published addresses", `: ${received.length} of ${counted(ranges.length, "list")} received`,
       received.length ? [", the oldest ", moment(Math.min(...received))] : null, " ",
       failed.length ? pill(`${count(failed.length)} not renewed`, "warn") : null),
     h("ul", {}, ranges.map((one) => h("li", {}, one.url, ": ",

@@ -124,6 +124,12 @@ export function card(title, properties, ...children) {
     h("header", {}, h("h2", {}, title), note && h("p", { class: "note" }, note)), ...children);
 }
 
+/** Whether a text inside is selected, which new content would undo. */
+export function isSelected(element) {
+  const selection = getSelection();
+  return !selection.isCollapsed && element.contains(selection.anchorNode);
+}
+
 /** A placeholder for empty content. */
 export function nothing(text, ...more) {
   return h("div", { class: "nothing" }, h("p", {}, text), ...more);

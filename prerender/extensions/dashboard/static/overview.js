@@ -6,7 +6,7 @@ import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { jobsCard, load } from "./jobs.js";
 import { isOver } from "./problems.js";
-import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
+import { answerPill, bytes, card, count, counted, duration, facts, h, isSelected, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
 import { pageOf, path, PRESETS, requesterName, WANTED } from "./words.js";
 
 const EVERY_MS = 5000;
@@ -31,14 +31,14 @@ export async function overview(root, here, signal) {
   let last = null;
   let period = "hour";
   const draw = () => {
-    const open = [...body.querySelectorAll("details")].map((one) => one.open);
-    const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
+    const before = kept(body);
     body.dataset.columns = columns(body);
     replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose, last.earlier), bots(last.unknown)],
-      jobsCard(last.background, update)));
-    body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
-    if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
+      jobsCard(last.background, show)));
+    restore(body, before);
   };
+  // An open list of choices would close, and a selected text would no longer be.
+  const isInUse = () => Boolean(body.querySelector("select:focus")) || isSelected(body);
   const update = async () => {
     const [summary, recent, worst, hour, came, unknown, background] = await Promise.all([
       api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
@@ -48,19 +48,58 @@ export async function overview(root, here, signal) {
     // The figures of the last hour are this process's. What was before it is in the report.
     const earlier = summary.now - summary.started < 3600 ? await api.get("report/recent", {}, signal).catch(() => null) : null;
     last = { summary, recent, worst, hour, came, unknown, earlier, background };
-    draw();
   };
   const choose = (value) => {
     period = value;
-    update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
+    show().catch(failed);
   };
-  await update();
+  const failed = (error) => signal.aborted || body.prepend(lost(body, error));
+  const show = async () => {
+    await update();
+    draw();
+  };
+  await show();
   const timer = setInterval(() => {
-    // An open list of choices would close.
-    if (!document.hidden && !body.querySelector("select:focus")) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
+    if (!document.hidden) update().then(() => isInUse() || draw()).catch(failed);
   }, EVERY_MS);
   addEventListener("resize", draw, { signal });
   signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+const CONTROLS = "a, button, summary, [tabindex]";
+
+/** What a person has focused, opened and scrolled, by names that stay when rows come and go. */
+function kept(body) {
+  const focused = document.activeElement;
+  const found = { focused: "", card: "", opened: new Set(), scrolled: new Map() };
+  for (const one of body.querySelectorAll(CONTROLS)) {
+    const name = nameOf(one);
+    if (one === focused) Object.assign(found, { focused: name, card: cardOf(one) });
+    if (one.parentElement.open) found.opened.add(name);
+    if (one.scrollTop || one.scrollLeft) found.scrolled.set(name, [one.scrollLeft, one.scrollTop]);
+  }
+  return found;
+}
+
+function restore(body, { focused, card: within, opened, scrolled }) {
+  const controls = [...body.querySelectorAll(CONTROLS)];
+  for (const one of controls) {
+    const name = nameOf(one);
+    if (one.matches("summary")) one.parentElement.open = opened.has(name);
+    if (scrolled.has(name)) one.scrollTo(...scrolled.get(name));
+  }
+  if (!focused) return;
+  // Of a row that is gone, the card remains.
+  const again = controls.find((one) => nameOf(one) === focused) || controls.findLast((one) => cardOf(one) === within);
+  again?.focus({ preventScroll: true });
+}
+
+const cardOf = (control) => control.closest(".card")?.querySelector("h2").textContent || "";
+
+function nameOf(control) {
+  const row = control.closest("tr")?.querySelector("th .cut, th .whole, th a") || control.closest("li")?.querySelector("a");
+  const own = control.getAttribute("href") || control.getAttribute("aria-label") || control.firstChild?.textContent;
+  return JSON.stringify([cardOf(control), row?.textContent, own]);
 }
 
 function lost(body, error) {

@@ -22,7 +22,7 @@ export async function page(root, here, signal) {
     try {
       found = await api.get(`snapshots/${encodeURIComponent(id)}`, {}, signal);
     } catch (error) {
-      if (error.status !== 404) throw error;
+      if (error.status !== 404 || !asked) throw error;
       found = { id, url: asked, snapshot: null, reading: null, render: null, versions: [] };
     }
     document.title = `${found.reading?.title || found.url} · Prerender`;
@@ -48,7 +48,7 @@ function parts(found, asked, again, signal) {
   return [
     h("div", { class: "heading page-heading" },
       h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/snapshots" }, "Snapshots"), " / page"),
-        h("h1", {}, reading?.title || path(url)),
+        h("h1", { tabindex: -1 }, reading?.title || path(url)),
         h("p", { class: "address" }, h("a", { href: safe(url), rel: "noreferrer noopener", target: "_blank" }, url,
           h("span", { class: "unseen" }, " (opens the site)"))),
         h("p", { class: "marks" }, marks(found))),
@@ -85,9 +85,14 @@ function actions(url, snapshot, again) {
   const button = (label, act, properties = {}) => h("button", {
     type: "button", ...properties,
     async onclick(event) {
-      event.target.disabled = true;
+      const pressed = event.currentTarget;
+      pressed.disabled = true;
       try { await act(); } catch (error) { toast(error.message, "bad"); }
-      event.target.disabled = false;
+      pressed.disabled = false;
+      // It lost the focus, and may have been replaced.
+      if (document.activeElement !== document.body) return;
+      const places = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".page-heading .actions button, .page-heading h1")]);
+      (places.find((one) => one.textContent === label) || places[0])?.focus();
     },
   }, label);
   return [

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { bars } from "./charts.js";
 import { bytes, card, count, counted, duration, h, moment, nothing, percent, pill, replace } from "./dom.js";
+import { moreButton } from "./tables.js";
 import { CLASSES, pageOf, path } from "./words.js";
 
 const PERIODS = [["7", "7 days"], ["28", "28 days"], ["90", "90 days"]];
@@ -88,10 +89,12 @@ const ERRORS = [
 function table(title, items, columns) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, h("table", { class: "list" },
     h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col", class: column.class }, column.label)))),
-    h("tbody", {}, items.map((row) => h("tr", {}, columns.map((column) => h(column.heading ? "th" : "td", {
-      class: column.class, scope: column.heading ? "row" : null, "data-label": column.label,
-    }, column.value(row))))))));
+    h("tbody", {}, lines(items, columns))));
 }
+
+const lines = (items, columns) => items.map((row) => h("tr", {}, columns.map((column) => h(column.heading ? "th" : "td", {
+  class: column.class, scope: column.heading ? "row" : null, "data-label": column.label,
+}, column.value(row)))));
 
 function links(query, from = "visits") {
   return h("footer", { class: "formats" }, ["csv", "json"].map((format) => [h("a", { href: api.url(`report/${from}`, { ...query, format }), download: `${from}.${format}` },
@@ -151,20 +154,27 @@ function pages(get) {
   const shown = h("div", {});
   const search = h("input", { id: "pages-search", type: "search", spellcheck: "false" });
   const kind = h("select", { id: "pages-kind" }, h("option", { value: "" }, "any"), Object.entries(CLASSES).map(([value, label]) => h("option", { value }, label)));
+  let turn = 0;
   const show = async (event) => {
     event?.preventDefault();
+    const mine = ++turn;
     const query = { search: search.value, unvisited_by: kind.value };
-    let items = [];
-    const add = async (cursor) => {
-      try {
-        const found = await get("pages", { ...query, limit: 20, cursor });
-        items = [...items, ...found.items];
-        replace(shown, h("p", { class: "count found" }, `${count(found.count)} of ${counted(found.known, "page")}`),
-          items.length ? [table("Pages and their last visits", items, PAGES),
-            found.next ? h("button", { type: "button", class: "more", onclick: () => add(found.next) }, "Show more") : null, links(query, "pages")] : nothing("None."));
-      } catch (error) { replace(shown, nothing(error.message)); }
+    const caption = h("p", { class: "count found", "aria-live": "polite" });
+    const made = table("Pages and their last visits", [], PAGES);
+    const body = made.querySelector("tbody");
+    let next = null;
+    const add = async () => {
+      const found = await get("pages", { ...query, limit: 20, cursor: next });
+      next = found.next;
+      body.append(...lines(found.items, PAGES));
+      caption.textContent = `${count(found.count)} of ${counted(found.known, "page")}`;
+      more.hidden = !next;
     };
-    await add("");
+    const more = moreButton(body, caption, add);
+    let problem = null;
+    try { await add(); } catch (error) { problem = nothing(error.message); }
+    if (mine !== turn) return; // another search was submitted
+    replace(shown, problem || [caption, body.children.length ? [made, more, links(query, "pages")] : nothing("None.")]);
   };
   show();
   return card("Pages and their last visits", { note: "The longest unvisited first, of the 100,000 pages with the last visits.", class: "listing gap" },

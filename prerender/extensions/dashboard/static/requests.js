@@ -17,6 +17,7 @@ const DECISION_NAMES = Object.fromEntries(DECISIONS);
 export async function requests(root, here, signal) {
   document.title = "Requests · Prerender";
   const live = h("input", { type: "checkbox", id: "live" });
+  const pausing = h("span", { class: "dim" });
   const shown = list({
     here, signal,
     defaults: { sort: "time", order: "desc" },
@@ -39,13 +40,17 @@ export async function requests(root, here, signal) {
     ],
     load: (query) => api.get("requests", query, signal),
     empty: "No matching requests.",
-    before: h("label", { class: "check", for: "live" }, live, "Live"),
+    before: h("label", { class: "check", for: "live" }, live, h("span", {}, "Live", pausing)),
   });
   root.append(h("h1", {}, "Requests"),
     h("p", { class: "lead" }, "The last requests of crawlers to this process. Requests of visitors are not kept."),
     shown.element);
   await shown.first();
-  const timer = setInterval(() => { if (live.checked && !document.hidden) shown.reload(); }, 3000);
+  const timer = setInterval(() => {
+    const isInUse = live.checked && shown.isInUse();
+    pausing.textContent = isInUse ? " (paused while rows are in use)" : "";
+    if (live.checked && !isInUse && !document.hidden) shown.reload();
+  }, 3000);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 

@@ -13,10 +13,11 @@ const AGES = [
 export async function snapshots(root, here, signal) {
   document.title = "Snapshots · Prerender";
   const chosen = new Map();
+  let isBusy = false;
   const told = h("span", { class: "dim" });
   const lead = h("p", { class: "lead" });
   const buttons = [
-    h("button", { type: "button", onclick: () => each("Rendering", render) }, "Render now"),
+    h("button", { type: "button", onclick: () => alone(() => each("Rendering", render)) }, "Render now"),
     h("button", { type: "button", onclick: () => purge(true) }, "Mark stale"),
     h("button", { type: "button", class: "danger", onclick: () => purge(false) }, "Purge"),
   ];
@@ -46,15 +47,16 @@ export async function snapshots(root, here, signal) {
       { label: "Settled in", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
       { label: "Rendered", sort: "age", first: "asc", number: true, cell: (item) => moment(item.stored) },
     ],
-    async load({ age, ...query }) {
+    load({ age, ...query }) {
       const [least, most] = (age || "-").split("-");
-      const found = await api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      return api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+    },
+    arrived(found, isMore) {
       // Of more rows, none is chosen yet; others replace those that are shown.
-      if (query.cursor) all.checked = false; else chosen.clear();
+      if (isMore) all.checked = false; else chosen.clear();
       tell();
       lead.textContent = found.complete ? "All snapshots in the store, of all replicas."
         : "The snapshots in the memory of this process. This store cannot list the others.";
-      return found;
     },
     key: (found) => `, ${bytes(found.size)} of HTML`,
     empty: "No matching snapshots.",
@@ -73,9 +75,20 @@ export async function snapshots(root, here, signal) {
   }
 
   function tell() {
-    told.textContent = chosen.size ? `${count(chosen.size)} selected` : "";
-    for (const button of buttons) button.disabled = !chosen.size;
+    if (!isBusy) told.textContent = chosen.size ? `${count(chosen.size)} selected` : "";
+    for (const button of buttons) button.disabled = isBusy || !chosen.size;
     if (!chosen.size) all.checked = false;
+  }
+
+  /** One action at a time: a second click would do everything twice. */
+  async function alone(act) {
+    isBusy = true;
+    tell();
+    try { await act(); } finally {
+      isBusy = false;
+      tell();
+    }
+    await shown.reload();
   }
 
   async function each(what, act) {
@@ -87,7 +100,6 @@ export async function snapshots(root, here, signal) {
       if (signal.aborted) return;
     }
     toast(`${what}: ${count(items.length - failed)} done${failed ? `, ${failed} failed` : ""}.`, failed ? "bad" : "good");
-    await shown.reload();
   }
 
   async function render(item) {
@@ -98,12 +110,13 @@ export async function snapshots(root, here, signal) {
   async function purge(soft) {
     const items = [...chosen.values()];
     if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will be removed. The next request for each page renders it.`, "Purge")) return;
-    try {
-      // A purge is of a page, with all its variants.
-      const done = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
-      toast(`${counted(done.snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
-    } catch (error) { toast(error.message, "bad"); }
-    await shown.reload();
+    await alone(async () => {
+      try {
+        // A purge is of a page, with all its variants.
+        const done = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
+        toast(`${counted(done.snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
+      } catch (error) { toast(error.message, "bad"); }
+    });
   }
 
   async function purgeAll() {

@@ -1,18 +1,39 @@
 // Lists with filters, sorting and more rows on demand. Their state is in the URL.
 
-import { h, nothing, replace } from "./dom.js";
+import { h, isSelected, nothing, replace } from "./dom.js";
+
+/** A button that has add() append more rows to body. On an error, those that are there stay. */
+export function moreButton(body, caption, add) {
+  const button = h("button", {
+    type: "button", class: "more",
+    async onclick() {
+      button.disabled = true;
+      const at = body.children.length;
+      let first = null;
+      try {
+        await add();
+        first = body.children[at]?.querySelector("a, button, input");
+      } catch (error) { caption.textContent = error.message; }
+      button.disabled = false;
+      // What is disabled loses the focus.
+      if ([document.body, button].includes(document.activeElement)) (first || button).focus();
+    },
+  }, "Show more");
+  return button;
+}
 
 /**
  * A list. columns: [{ name, label, sort, cell(item), number }]; filters: [{ name, label, options | type }];
- * load(query) fetches a page of it.
+ * load(query) fetches a page of it; arrived(found, isMore) is called before it is shown.
  */
-export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null, details = null }) {
+export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null, details = null, arrived = null }) {
   const values = { ...defaults, ...Object.fromEntries(here.query) };
   const caption = h("p", { class: "count", "aria-live": "polite" });
   const body = h("tbody", {});
-  const more = h("button", { type: "button", class: "more" }, "Show more");
+  const more = moreButton(body, caption, () => fetchRows(next));
   let next = null;
   let turn = 0;
+  let firstLines = 0;
 
   const heads = columns.map((column) => {
     const cell = h("th", { scope: "col", class: column.number ? "number" : null });
@@ -48,7 +69,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
   function row(item) {
     const line = cells(item);
     if (!details) return line;
-    const button = h("button", { type: "button", class: "quiet open", "aria-expanded": "false", onclick: toggle, "aria-label": "Details" }, "▸");
+    const button = h("button", { type: "button", class: "quiet open", "aria-expanded": "false", onclick: toggle, "aria-label": `Details of ${line.querySelector("th").textContent.trim()}` }, "▸");
     line.append(h("td", { class: "more-cell" }, button));
     let opened = null;
     function toggle() {
@@ -70,12 +91,18 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
   async function fetchRows(cursor) {
     const mine = ++turn;
     const query = Object.fromEntries(Object.entries(values).filter(([, value]) => value));
-    const found = await load({ ...query, cursor });
+    let found;
+    try { found = await load({ ...query, cursor }); } catch (error) {
+      if (mine !== turn || signal.aborted) return;
+      throw error;
+    }
     if (mine !== turn || signal.aborted) return;
+    arrived?.(found, Boolean(cursor));
     next = found.next;
     const rows = found.items.map(row);
     if (cursor) body.append(...rows); else replace(body, ...rows);
-    caption.textContent = describe(found, body.querySelectorAll("tr:not(.opened)").length);
+    if (!cursor) firstLines = rows.length;
+    caption.textContent = describe(found, lines());
     more.hidden = !next;
     table.hidden = !body.children.length;
     blank.hidden = Boolean(body.children.length);
@@ -87,11 +114,10 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
   }
 
   async function reload() {
+    if (signal.aborted) return;
     const changed = Object.entries(values).filter(([name, value]) => value && value !== defaults[name]);
     history.replaceState(null, "", `#/${here.name}?${new URLSearchParams(changed)}`);
-    try { await fetchRows(null); } catch (error) {
-      if (!signal.aborted) caption.textContent = error.message;
-    }
+    try { await fetchRows(null); } catch (error) { caption.textContent = error.message; }
   }
 
   function describe(found, shown) {
@@ -100,11 +126,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
     return found.count > shown ? `${shown} of ${all}${extra}` : `${all} in total${extra}`;
   }
 
-  more.addEventListener("click", async () => {
-    more.disabled = true;
-    const at = body.children.length;
-    try { await fetchRows(next); body.children[at]?.querySelector("a, button, input")?.focus(); } finally { more.disabled = false; }
-  });
+  const lines = () => body.querySelectorAll("tr:not(.opened)").length;
   const table = h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads, details ? h("td", {}) : null)), body);
   const blank = nothing(empty);
   blank.hidden = true;
@@ -112,7 +134,9 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, fields),
     h("div", { class: "bar" }, caption, before),
     h("div", { class: "scroll" }, table), blank, more);
-  return { element, reload, first: () => fetchRows(null), body };
+  /** Whether new rows would disturb someone: who reads details or later rows, has selected a text, or is at a row by keyboard. */
+  const isInUse = () => Boolean(body.querySelector(".opened")) || lines() > firstLines || body.contains(document.activeElement) || isSelected(body);
+  return { element, reload, isInUse, first: () => fetchRows(null), body };
 }
 
 export const STATUSES = [
