@@ -39,6 +39,11 @@ class Site:
             raise ValueError(f"{name}: {text[:200]!r}: give a URL of {self.url}, or a path")
         return path
 
+    def without_host(self, text: str) -> str:
+        """A text that is searched for, without the site's scheme and host before a path."""
+        named = self._named.match(text)
+        return (text[named.end() :] if named else "") or text
+
     def target(self, text: str, variant: Variant | None = None) -> Target:
         """The target of a pretty or ugly URL. Raises ValueError."""
         path = self.path("url", text)

@@ -17,6 +17,7 @@ from prerender.snapshots.freshness import is_fresh
 from prerender.snapshots.purges import Purges
 from prerender.snapshots.snapshot import HTML
 from prerender.snapshots.variants import DEVICES, Device
+from prerender.urls.addresses import searched
 
 # Rows to add at once.
 PIECE = 500
@@ -134,9 +135,9 @@ def _is_row(row: Any) -> bool:
 class Query:
     """A query for at most ``limit`` rows ``after`` a cursor.
 
-    ``search``: part of the path or title, case-insensitive. ``status``: 404, or 4 for 4xx.
-    ``least_age`` and ``most_age`` in seconds. ``purged``: only rows that these purges apply to.
-    ``after``: ``SelectedRows.next`` of the previous page.
+    ``search``: part of the path, escaped or not, or of the title; case-insensitive. ``status``:
+    404, or 4 for 4xx. ``least_age`` and ``most_age`` in seconds. ``purged``: only rows that these
+    purges apply to. ``after``: ``SelectedRows.next`` of the previous page.
     """
 
     search: str = ""
@@ -177,10 +178,11 @@ class Selection:
         self._query = query
         self._purges = purges
         self._now = now
-        self._search = query.search.casefold()
-        # The form in dumped lines, for a fast filter. Other texts are searched after parsing.
-        plain = self._search.isascii() and self._search.isprintable()
-        self._needle = json.dumps(self._search)[1:-1].encode() if plain else b""
+        self._terms = searched(query.search) if query.search else ()
+        # The forms in dumped lines, for a fast filter. Other texts are searched after parsing.
+        plain = query.search.isascii() and query.search.isprintable()
+        terms = self._terms if plain else ()
+        self._needles = [json.dumps(term)[1:-1].encode() for term in terms]
         # Sorted, each without what is beyond the limit.
         self._runs: list[list[tuple[tuple[float | str, str], Row]]] = []
         self._unmerged = 0
@@ -190,10 +192,13 @@ class Selection:
 
     def add_lines(self, lines: list[bytes]) -> None:
         """Add dumped rows."""
-        if needle := self._needle:
-            lines = [line for line in lines if needle in line.lower()]
+        if self._needles:
+            lines = [line for line in lines if self._may_match(line.lower())]
         if lines:
             self.add(parse(lines))
+
+    def _may_match(self, line: bytes) -> bool:
+        return any(needle in line for needle in self._needles)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows."""
@@ -237,9 +242,7 @@ class Selection:
         if row.until <= self._now or row.key in self._seen:
             return None
         self._seen.add(row.key)
-        if self._search and not (
-            self._search in row.path.casefold() or self._search in row.title.casefold()
-        ):
+        if self._terms and not self._has_term(row):
             return None
         if query.status and query.status not in (row.status, row.status // 100):
             return None
@@ -262,6 +265,10 @@ class Selection:
         ):
             return None
         return row
+
+    def _has_term(self, row: Row) -> bool:
+        path, title = row.path.casefold(), row.title.casefold()
+        return any(term in path or term in title for term in self._terms)
 
     def _value(self, row: Row) -> float | str:
         match self._query.sort:

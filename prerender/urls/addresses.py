@@ -24,6 +24,12 @@ def pretty_of(text: str) -> PrettyURL:
     return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
 
 
+def searched(text: str) -> tuple[str, ...]:
+    """What to look for in casefolded texts: what a person typed, and its form in URLs."""
+    escaped = (quote(one, safe=string.punctuation) for one in (text, text.casefold()))
+    return tuple(dict.fromkeys(one.casefold() for one in (text, *escaped)))
+
+
 def parts_of(text: str) -> tuple[str, str]:
     """The path with query, as in a request, and the fragment of an absolute URL. Raises ValueError."""
     try:

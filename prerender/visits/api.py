@@ -110,9 +110,7 @@ class ReportApi:
 
         The longest unvisited pages first. With format=csv, its items as text/csv.
         """
-        page_list = await asyncio.to_thread(
-            report.pages, await self._pages(), self._site.url, query
-        )
+        page_list = await asyncio.to_thread(report.pages, await self._pages(), self._site, query)
         return await _response(query.format, page_list)
 
     @route("GET", "/report/gap", returns=models.PageVisitList, errors=(409, 502, 503))

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from prerender.admin.page_urls import Site
 from prerender.admin.parameters import cursor_of, place_of
 from prerender.snapshots.list_rows import Row
+from prerender.urls.addresses import searched
 from prerender.visits import models
 from prerender.visits.figures import FACTS, Cell, LastVisits, VisitOutcome
 from prerender.visits.parameters import (
@@ -108,13 +110,14 @@ def changes(before: Days, after: Days) -> list[models.Change]:
     )
 
 
-def pages(known: Pages, site: str, query: PagesQuery) -> models.PageVisitList:
+def pages(known: Pages, site: Site, query: PagesQuery) -> models.PageVisitList:
     """Pages and their last visits, the longest unvisited first."""
-    search, without = query.search.casefold(), set(filter(None, query.unvisited_by.split(",")))
+    terms = searched(site.without_host(query.search))
+    without = set(filter(None, query.unvisited_by.split(",")))
     visited = [
-        _visited(f"{site}{path}", page)
+        _visited(f"{site.url}{path}", page)
         for path, page in known.items()
-        if search in path.casefold() and not without & page.keys()
+        if any(term in path.casefold() for term in terms) and not without & page.keys()
     ]
     count = len(visited)
     if after := place_of(query.cursor):

@@ -38,6 +38,7 @@ from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.crawler_requests import OTHERS
 from prerender.telemetry.records import RequestRecord
+from prerender.urls.addresses import searched
 
 _MOST_PROBLEMS = 25
 
@@ -172,10 +173,11 @@ class Api:
         limit = query.limit or 1
         after = place_of(query.cursor)
         page = self._site.target(query.page) if query.page else None
+        terms = searched(self._site.without_host(query.search))
         matches = [
             ((_value(record, query.sort), f"{count:015}"), record)
             for count, record in self._recent.numbered()
-            if _matches(record, query) and (page is None or _is_for(record, page))
+            if _matches(record, query, terms) and (page is None or _is_for(record, page))
         ]
         count = len(matches)
         if after is not None:
@@ -194,7 +196,7 @@ class Api:
         """List stored snapshots."""
         rows = await self._lists.find(
             Query(
-                search=query.search,
+                search=self._site.without_host(query.search),
                 status=query.status,
                 state=query.state or None,
                 least_age=query.least_age,
@@ -260,15 +262,20 @@ class Api:
         return self._site.target_of(entry)
 
 
-def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
-    search = query.search.casefold()
+def _matches(record: RequestRecord, query: RequestsQuery, terms: Sequence[str]) -> bool:
     return (
-        (not search or search in f"{record.target}\n{record.user_agent}\n{record.agent}".casefold())
+        (not query.search or _has(record, terms))
         and query.status in (0, record.status, record.status // 100)
         and query.crawler in ("", record.crawler or OTHERS)
         and query.decision in ("", record.kind)
         and query.cache in ("", record.cache or "")
     )
+
+
+def _has(record: RequestRecord, terms: Sequence[str]) -> bool:
+    page = record.snapshot_target.path if record.snapshot_target else ""
+    texts = f"{record.target}\n{page}\n{record.user_agent}\n{record.agent}".casefold()
+    return any(term in texts for term in terms)
 
 
 def _is_for(record: RequestRecord, page: Target) -> bool:

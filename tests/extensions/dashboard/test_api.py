@@ -282,6 +282,31 @@ async def test_lists_in_pages(start_origin: StartOrigin, start_proxy: StartProxy
     assert (await api.get("/requests?status=404"))["count"] == 0
 
 
+async def test_a_search_for_a_pasted_url(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    site = await pages(start_origin, {"/café/1": "<title>One</title><p>1", "/": "<p id=p>2"})
+    proxy = await start_proxy(site.url, {"triggers": {"search": "render"}})
+    headers = {"User-Agent": GOOGLEBOT}
+    await proxy.get("/caf%C3%A9/1", headers=headers)
+    await proxy.crawl("/#!/items/7")
+    api = Api(proxy)
+    for search, count in (
+        (f"{site.url}/caf%C3%A9/1", 1),
+        (f"{site.url}/café/1", 1),
+        (f"{site.url.removeprefix('http://')}/café".upper(), 1),
+        ("CAFÉ", 1),
+        (f"{site.url}/#!/items/7", 1),
+        (f"{site.url}/", 2),
+        (f"{site.url}/none", 0),
+        ("http://other.example/café/1", 0),
+    ):
+        for name in ("snapshots", "requests", "report/pages"):
+            found = await api.get(f"/{name}?search={quote(search)}")
+            assert found["count"] == count, (name, search)
+    assert (await api.get("/requests?search=www.google.com"))["count"] == 1
+
+
 @pytest.mark.ci_only
 async def test_variants_are_told_apart(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = await pages(start_origin, {"/": "<title>Lamps</title><h1>Lamps</h1><p>of steel"})
