@@ -85,14 +85,14 @@ class Coalesced(Generic[T]):
         if shared := self._running.get(key):
             await asyncio.wait([shared.task])
 
-    async def outdated_ended(self, key: str) -> bool:
+    async def outdated_ended(self, key: str) -> tuple[asyncio.Task[T], int] | None:
         """Wait for the end of the running work of a key if it was started in an earlier generation.
-        Returns whether there was such work."""
+        Returns it, with that generation."""
         shared = self._running.get(key)
         if shared is None or shared.generation >= self._generation():
-            return False
+            return None
         await asyncio.wait([shared.task])
-        return True
+        return shared.task, shared.generation
 
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Start ``work()`` unless it is running already. It is finished even without callers."""

@@ -124,15 +124,23 @@ class CachedSnapshots:
             return result
         # A render that began before a purge may lack what the site has changed. Only its end shows
         # whether the purge applies to it: a page sets its tags.
-        if await self._renders.outdated_ended(target.key) and (
-            result := await self._servable(target)
-        ):
-            return result
+        if outdated := await self._renders.outdated_ended(target.key):
+            if result := await self._servable(target):
+                return result
+            if self._counts(target, *outdated):
+                return _joined(outdated[0].result())
         if not self._freshness.ordinary(target.path):
             return await self._shared(target, lambda: self._render_only(target))
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._wait_seconds)
         )
+
+    def _counts(self, target: Target, ended: asyncio.Task[SnapshotResult], generation: int) -> bool:
+        """Whether no purge since a generation applies to the result, or the error, of a render."""
+        if ended.cancelled():
+            return False
+        snapshot = None if ended.exception() else ended.result().snapshot
+        return not self._store.purges.concern(target.path, snapshot, generation)
 
     async def _servable(self, target: Target) -> SnapshotResult | None:
         """The stored snapshot if it may be served. It is renewed in the background if it is due."""
@@ -224,11 +232,7 @@ class CachedSnapshots:
         self, target: Target, work: Callable[[], Coroutine[Any, Any, SnapshotResult]]
     ) -> SnapshotResult:
         result, joined = await self._renders.run(target.key, work)
-        return (
-            replace(result, how=CacheResult.COALESCED)
-            if joined and result.how is CacheResult.MISS
-            else result
-        )
+        return _joined(result) if joined else result
 
     def refresh_ahead(self, target: Target, before: float) -> asyncio.Task[SnapshotResult] | None:
         """Render a snapshot again ``before`` seconds before it expires, in the background.
@@ -465,3 +469,10 @@ class CachedSnapshots:
         worse = worse_than(old.snapshot, new)
         always = new.facts.unfinished or new.status >= 500
         return worse if always or old.refusals < MOST_REFUSALS else ""
+
+
+def _joined(result: SnapshotResult) -> SnapshotResult:
+    """The result for those who have not begun its render."""
+    if result.how is CacheResult.MISS:
+        return replace(result, how=CacheResult.COALESCED)
+    return result

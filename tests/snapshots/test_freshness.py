@@ -322,6 +322,30 @@ async def test_a_render_counts_for_requests_after_purges_of_other_pages(
         assert (await later).how == how
 
 
+@pytest.mark.parametrize("ends", ["stored", "not stored", "with an error"])
+async def test_a_render_is_shared_after_purges_of_other_pages(ends: str) -> None:
+    site = Site(freshness_of(100.0 if ends == "stored" else 0.0))
+    site.renders.error = RenderError("it fails") if ends == "with an error" else None
+    site.renders.gate.clear()
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(site.get())
+        await until(lambda: site.renders.running)
+        await site.store.purges.purge(Purge("url", "/other"), Purge("tag", "other"))
+        later = asyncio.create_task(site.get())
+        await asyncio.sleep(0)
+        site.renders.gate.set()
+        results = await asyncio.gather(first, later, return_exceptions=True)
+    assert site.renders.count == 1
+    if ends == "with an error":
+        assert all(isinstance(result, RenderError) for result in results)
+    else:
+        assert [one.how for one in results if isinstance(one, SnapshotResult)] == [
+            "miss",
+            "hit" if ends == "stored" else "coalesced",
+        ]
+    await site.cached.close()
+
+
 async def test_purges_do_not_keep_a_request_from_its_stale_snapshot(site: Site) -> None:
     await site.get()
     site.clock.now += 101

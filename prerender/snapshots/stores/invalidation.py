@@ -6,6 +6,7 @@ from math import inf
 
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.backing_store import TRUST_SECONDS
 from prerender.snapshots.stores.guarded import Failed, Guarded
 
@@ -84,6 +85,13 @@ class Invalidation:
         # In this process; other replicas are informed when the store is available again.
         self._learn(self.purges.with_(purges, self._clock()))
         return store is None
+
+    def concern(self, path: str, snapshot: Snapshot | None, generation: int) -> bool:
+        """Whether a purge since a generation applies to a path, or to what was rendered for it."""
+        tags, asset_fingerprint = (
+            (snapshot.tags, snapshot.asset_fingerprint) if snapshot else ((), "")
+        )
+        return self.purges.verdict(path, tags, asset_fingerprint, generation) is not None
 
     def applied(self, entry: Entry) -> Entry | None:
         """The entry after all purges: unchanged, stale, or None."""
