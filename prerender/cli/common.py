@@ -254,6 +254,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
+def try_to_write(file: Path) -> None:
+    """Raise PrerenderError if a file cannot be written. Changes nothing; pipes are not opened."""
+    is_new = not file.exists()
+    if is_new or file.is_file() or file.is_dir():
+        write_file(file, b"", mode="ab")
+        if is_new:
+            file.unlink(missing_ok=True)
+
+
 def write_file(file: Path, data: bytes, mode: Literal["wb", "ab"] = "wb") -> None:
     """Write a file. Raises PrerenderError."""
     try:

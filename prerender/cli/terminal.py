@@ -13,7 +13,9 @@ USAGE = 2
 INTERRUPTED = 130
 # Texts of pages are printed. Controls in them would be orders to the terminal (ISO 6429), and some
 # characters change the order of a line. Lone surrogates cannot be encoded.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
 
 
 def open_standard_streams() -> None:

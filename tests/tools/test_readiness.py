@@ -297,6 +297,9 @@ async def test_where_no_junit_can_be_written(start_origin: StartOrigin, tmp_path
     assert (ended.status, ended.out) == (1, b"")
     assert ended.err == f"prerender: {file}: cannot write: No such file or directory\n"
     assert site.requests == []
+    file = tmp_path / "junit.xml"
+    assert (await run("check", "http://127.0.0.1:1", "--junit", str(file))).status == 1
+    assert not file.exists()
     ended = await run(*check, "/dev/full")
     assert ended.status == 1
     assert b"\n1 page, " in ended.out
