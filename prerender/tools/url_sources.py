@@ -133,9 +133,9 @@ class Sources:
         self._sites.add(site_of(page))
         return page
 
-    async def listed(self, sources: list[str]) -> list[Listed]:
-        """All pages with their URLs as listed. Raises SitemapError."""
-        return [entry async for entry in self._entries(sources)]
+    async def listed(self, sources: list[str], failed: Callable[[SitemapError], None]) -> list[str]:
+        """The URLs of all pages as listed. ``failed``: as for ``reading.read``."""
+        return [entry.url async for entry in self._entries(sources, failed)]
 
     def own_page(self, url: str) -> str | None:
         """The pretty URL of a linked page, if it is on one of the sites."""

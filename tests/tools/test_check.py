@@ -194,7 +194,8 @@ def test_each_fault_that_check_knows_is_on_the_faulty_site() -> None:
     known = set().union(*(fault.codes for fault in faulty.FAULTS.values()), {"soft-404"})
     # "changed" is no fault of the site: the owner has set [snapshot] remove or add.
     # "render-needless" needs a proxy (tests/extensions/dashboard/test_needless.py).
-    known |= {"changed", "render-needless"}
+    # "sitemap-unreadable" has a test of its own.
+    known |= {"changed", "render-needless", "sitemap-unreadable"}
     assert known == set(LEVELS) - OF_READINESS
 
 
@@ -252,6 +253,25 @@ async def test_malformed_urls_are_findings(start_origin: StartOrigin) -> None:
     _, report = await checked(f"{site.url}/", "--no-browser")
     found = by_page(report, site.url)
     assert codes(found["/b"]) == {"status": "status 301 without a Location that is a URL"}
+
+
+async def test_the_pages_of_readable_sitemaps_are_checked(start_origin: StartOrigin) -> None:
+    content: dict[str, str | web.Response] = {"/a": HEAD + TEXT}
+    site = await pages(start_origin, content)
+    sitemap = '<{0} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{1}</{0}>'
+    index = "".join(
+        f"<sitemap><loc>{site.url}/{n}.xml</loc></sitemap>" for n in ("missing", "good")
+    )
+    for path, text in {
+        "/index.xml": sitemap.format("sitemapindex", index),
+        "/good.xml": sitemap.format("urlset", f"<url><loc>{site.url}/a</loc></url>"),
+    }.items():
+        content[path] = web.Response(text=text, content_type="application/xml")
+    ended, report = await checked(f"{site.url}/index.xml", "--no-browser")
+    assert ended.status == 1
+    assert list(by_page(report, site.url)) == ["/a"]
+    (text,) = [one["text"] for one in report["findings"] if one["code"] == "sitemap-unreadable"]
+    assert f"{site.url}/missing.xml" in text
 
 
 async def test_no_more_pages_than_were_asked_for(start_origin: StartOrigin) -> None:

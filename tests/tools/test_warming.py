@@ -383,8 +383,10 @@ async def test_memory_does_not_depend_on_the_number_of_pages(
 async def test_more_pages_in_a_sitemap_than_the_protocol_allows(start_origin: StartOrigin) -> None:
     url = await Sitemaps(1, 51_000).start(start_origin)
     async with CrawlerClient.open() as crawler:
-        found = await Sources(crawler.stream, Progress()).listed([f"{url}/index.xml"])
-    assert len(found) == 51_000
+        failures: list[SitemapError] = []
+        sources = Sources(crawler.stream, Progress())
+        found = await sources.listed([f"{url}/index.xml"], failures.append)
+    assert (len(found), failures) == (51_000, [])
 
 
 async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(

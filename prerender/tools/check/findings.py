@@ -24,6 +24,7 @@ LEVELS: dict[str, Level] = {
     "meta-fragment": "error",  # left in a snapshot: it sends crawlers to the ugly URL again
     "link-hash": "error",  # a # route without !: crawlers do not request it
     "sitemap-ugly": "error",
+    "sitemap-unreadable": "error",
     "opt-in-invalid": "error",  # a misplaced or malformed meta tag
     "redirect-ugly": "error",
     "redirect-state": "error",  # crawlers lose the #! state that visitors keep

@@ -16,6 +16,7 @@ from yarl import URL
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
+from prerender.errors import SitemapError
 from prerender.gateway.blocklist import Blocklist
 from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     settings = common.settings_for_site(site, options.config, overrides)
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
     if options.junit is not None:
-        common.write_file(options.junit, b"", mode="ab")  # now, not after the check
+        common.try_to_write(options.junit)  # now, not after the check
     result, readiness = common.run(_check(options, site, settings))
     counts = _counts(result)
     failure = ""
@@ -109,8 +110,11 @@ async def _check(
         )
         sources = Sources(crawler.stream, progress)
         urls = [options.url]
+        unread: list[SitemapError] = []
         if listed := not await sources.is_page(options.url):
-            urls = [entry.url for entry in await sources.listed(urls)]
+            urls = await sources.listed(urls, unread.append)
+            if unread and not urls:
+                raise SitemapError(str(unread[0]))
         visitor = None
         if not options.no_browser:
             pool, addresses = await stack.enter_async_context(from_settings.visiting(settings))
@@ -137,6 +141,7 @@ async def _check(
             on_report=on_report,
             on_new_pages=progress.add_to_total,
         )
+        check.result.site += [Finding("sitemap-unreadable", str(error)) for error in unread]
         return await check.run(urls), readiness
 
 
