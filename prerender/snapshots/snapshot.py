@@ -140,6 +140,18 @@ class Representation:
     body: bytes
 
 
+def _end_of(name: bytes, body: bytes, start: int) -> int:
+    """Where an element or comment ends whose content begins at ``start``; -1: nowhere."""
+    if name not in (b"svg", b"template"):
+        return body.find(b"-->" if name == b"!--" else b"</" + name, start)
+    depth = 1
+    for tag in re.compile(rb"<(/?)" + name + rb"(?=[\s/>])", re.IGNORECASE).finditer(body, start):
+        depth += -1 if tag[1] else 1
+        if not depth:
+            return tag.end()
+    return -1
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What a crawler gets for a target.
@@ -186,8 +198,7 @@ class Snapshot:
             if not match[2]:
                 text = match[1]
                 break
-            end = b"-->" if match[2] == b"!--" else b"</" + match[2].lower()
-            start = self.body.find(end, match.end())
+            start = _end_of(match[2].lower(), self.body, match.end())
         return " ".join(unescape(text.decode("utf-8", "replace")).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:

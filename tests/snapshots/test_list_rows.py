@@ -258,6 +258,8 @@ TITLES: list[tuple[bytes, str]] = [
     (b"<!-- <title>old</title> --><title>new</title>", "new"),
     (b"<script>'<title>old</title>'</script><title>new</title>", "new"),
     (b"<svg><title>Menu</title></svg>", ""),
+    (b"<svg><svg></svg><title>icon</title></svg><title>page</title>", "page"),
+    (b"<template><template></template><title>t</title></template><title>page</title>", "page"),
     (b"<svg/><script>'<title>'", ""),
     (b"<SCRIPT>'<title>'</script><svgs><title>new", "new"),
 ]
