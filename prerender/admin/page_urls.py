@@ -1,6 +1,7 @@
 """The pages of the site by URL, as users of the API name them. Pure."""
 
 import re
+from contextlib import suppress
 
 from yarl import URL
 
@@ -9,6 +10,7 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.addresses import pretty_of
+from prerender.urls.ajax_crawling import UGLY_TOKEN
 from prerender.urls.tracking import Tracking
 
 
@@ -40,9 +42,16 @@ class Site:
         return path
 
     def without_host(self, text: str) -> str:
-        """A text that is searched for, without the site's scheme and host before a path."""
+        """A text that is searched for; of a pretty or ugly URL of the site, its path as it is stored."""
+        text = text.strip()
         named = self._named.match(text)
-        return (text[named.end() :] if named else "") or text
+        if named is None:
+            return text
+        if UGLY_TOKEN in text:
+            with suppress(ValueError):
+                return self.target(text).path
+        path, mark, state = text[named.end() :].partition("#!")
+        return f"{path.partition('#')[0] or '/'}{mark}{state}"
 
     def target(self, text: str, variant: Variant | None = None) -> Target:
         """The target of a pretty or ugly URL. Raises ValueError."""

@@ -297,7 +297,11 @@ async def test_a_search_for_a_pasted_url(
         (f"{site.url.removeprefix('http://')}/café".upper(), 1),
         ("CAFÉ", 1),
         (f"{site.url}/#!/items/7", 1),
+        (f"{site.url}/?_escaped_fragment_=/items/7", 1),
+        (f"{site.url}/?_escaped_fragment_=%2Fitems%2F7", 1),
+        (f" {site.url}/caf%C3%A9/1#top ", 1),
         (f"{site.url}/", 2),
+        (site.url, 2),
         (f"{site.url}/none", 0),
         ("http://other.example/café/1", 0),
     ):
