@@ -42,7 +42,7 @@ class Site:
         return path
 
     def without_host(self, text: str) -> str:
-        """A text that is searched for; of a pretty or ugly URL of the site, its path as it is stored."""
+        """A text that is searched for; of a pretty or ugly URL of the site, its stored path."""
         text = text.strip()
         named = self._named.match(text)
         if named is None:
