@@ -65,7 +65,7 @@ class ProbeState:
     unseen: int
     errors: int
     sheets: int
-    responding: int = 0
+    acknowledged: int = 0
     delivering: int = 0
     attachments: int = 0
 

@@ -234,14 +234,14 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
         ),
         pytest.param({}, {"talking": 1}, patience.MESSAGE_PATIENCE_SECONDS, id="a silent server"),
         pytest.param(
-            {},
-            {"talking": 1, "responding": 1},
+            {"talking": 1, "acknowledged": 1},
+            {"talking": 1, "acknowledged": 1},
             patience.ACKNOWLEDGED_SECONDS,
             id="a server that has acknowledged a request",
         ),
         pytest.param(
-            {},
-            {"talking": 1, "responding": 1, "delivering": 1},
+            {"talking": 1, "acknowledged": 1},
+            {"talking": 1, "acknowledged": 1, "delivering": 1},
             patience.DELIVERING_SECONDS,
             id="a server that delivers the page",
         ),
@@ -268,6 +268,17 @@ def test_work_is_waited_for_this_long(
 ) -> None:
     assert waits(most_seconds - LITTLE, begins, **changes)
     assert not waits(most_seconds + LITTLE, begins, **changes)
+
+
+def test_later_messages_do_not_extend_the_patience_after_an_acknowledgement() -> None:
+    progress, channel = running(), {"talking": 1, "acknowledged": 1}
+    heartbeat = patience.ACKNOWLEDGED_SECONDS - patience.MESSAGE_PATIENCE_SECONDS
+    for activity, seconds in enumerate((0, heartbeat)):
+        progress, step = decide(progress, seen(**channel, activity=activity, seconds=seconds))
+        assert isinstance(step, Wait)
+        progress = replace(progress, turns=WaitTurns())
+    late = {"activity": 1, "seconds": patience.ACKNOWLEDGED_SECONDS + LITTLE}
+    assert not isinstance(next_step(progress, **channel, **late), Wait)
 
 
 @pytest.mark.parametrize(

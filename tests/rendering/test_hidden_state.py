@@ -49,7 +49,8 @@ async def test_state_that_no_attribute_holds(
 async def test_a_socket_that_delivers_the_page_is_waited_for(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """Also if each part is in another kind of shadow root. One that only pings is not waited for."""
+    """Also if each part is in another kind of shadow root. One that only pings is not
+    waited for, even if the page has sent it something."""
     pings = 0
     parts = ("first", "second", "third", "fourth", "fifth")
 
@@ -77,21 +78,25 @@ async def test_a_socket_that_delivers_the_page_is_waited_for(
           const outs = [out, attached.attachShadow({{mode: "closed"}}), declared.shadowRoot];
           set.setHTMLUnsafe('<p><template shadowrootmode="open"></template></p>');
           outs.push(set.firstChild.shadowRoot, out);
-          new WebSocket("wss://" + location.host + "/{request.query_string}").onmessage = (event) => {{
+          const socket = new WebSocket("wss://" + location.host + "/{request.query_string}");
+          socket.onopen = () => {{ if (location.search === "?ping&asked") socket.send("subscribe"); }};
+          socket.onmessage = (event) => {{
             if (event.data !== "ping") outs.shift().append(event.data);
           }};</script>"""
         return web.Response(text=text, content_type="text/html")
 
     application = web.Application()
     application.add_routes(
-        [web.get("/deliver", deliver), web.get("/ping", ping), web.get("/", page)]
+        [web.get("/deliver", deliver), web.get("/ping{asked:.*}", ping), web.get("/", page)]
     )
     site = await start_origin(application)
     proxy = await start_proxy(site.url, {"site": {"url": "https://www.example.com"}})
     text = (await proxy.crawl("/?deliver")).text
     assert [part for part in parts if part not in text] == []
-    assert (await proxy.crawl("/?ping")).status == 200
-    assert pings < 4
+    for query in ("ping", "ping&asked"):
+        pings = 0
+        assert (await proxy.crawl(f"/?{query}")).status == 200
+        assert pings < 4
 
 
 _ASKING = """<!DOCTYPE html><title>t</title><p id="out">waiting</p><script>

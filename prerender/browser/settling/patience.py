@@ -19,7 +19,7 @@ MOST_BEYOND_PAUSE_SECONDS = 0.02
 WORK_PATIENCE_SECONDS = 3.0
 # A worker or server that has sent something may send more.
 MESSAGE_PATIENCE_SECONDS = 0.3
-# If the page has requested something of it: the message may only acknowledge that.
+# After the first message since the page has requested something of it, which may only acknowledge that.
 ACKNOWLEDGED_SECONDS = 1.5
 # If its last message has changed the page: applications that are sent in parts pause for this long.
 DELIVERING_SECONDS = 2.4
@@ -90,8 +90,8 @@ class Work:
     """Work in real time: when it began, and since when something of it has not changed.
 
     ``mutations``: of the page. ``activity``: of workers, databases and sockets. ``answered``: requests.
-    ``events``: everything that happens in the page's work. ``requests``: how many there were when the
-    page last changed.
+    ``acknowledged``: messages that may only acknowledge a request. ``events``: everything that happens
+    in the page's work. ``requests``: how many there were when the page last changed.
     Seconds are of real time, without those when the machine was busy with other things.
     """
 
@@ -99,6 +99,7 @@ class Work:
     mutations: Unchanged = Unchanged()
     activity: Unchanged = Unchanged()
     answered: Unchanged = Unchanged()
+    acknowledged: Unchanged = Unchanged(0, -math.inf)
     events: Unchanged = Unchanged()
     requests: int = 0
 
@@ -160,16 +161,12 @@ class Work:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._restarted(seconds), True
         works = (page.working > 0 or is_moving) and silent < WORK_PATIENCE_SECONDS
-        exchanges_messages = page.talking > 0 and silent < _message_patience(page)
-        return replace(self, activity=activity, answered=answered), works or exchanges_messages
-
-
-def _message_patience(page: ProbeState) -> float:
-    """How long a message may be followed by another one, in seconds."""
-    # Who has just changed the page may do so again; a server that only pings has no effect.
-    if page.delivering > 0:
-        return DELIVERING_SECONDS
-    return ACKNOWLEDGED_SECONDS if page.responding > 0 else MESSAGE_PATIENCE_SECONDS
+        acknowledged = self.acknowledged.at(seconds, page.acknowledged)
+        # Who has just changed the page may do so again; a server that only pings has no effect.
+        patience = DELIVERING_SECONDS if page.delivering > 0 else MESSAGE_PATIENCE_SECONDS
+        is_expected = silent < patience or seconds - acknowledged.since < ACKNOWLEDGED_SECONDS
+        work = replace(self, activity=activity, answered=answered, acknowledged=acknowledged)
+        return work, works or (page.talking > 0 and is_expected)
 
 
 @dataclass(frozen=True, slots=True)

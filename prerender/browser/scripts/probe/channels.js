@@ -3,14 +3,15 @@ import { begin, call, countActivity, listen, newWeakMap, patch, prototypeOf, Ref
 import { noteMessage } from "./document.js";
 
 // ---- Channels that respond at any time: their next message is waited for, and what may follow it.
-const answering = (target, receiver = target, kind = "responding") => {
+export let acknowledged = 0; // first messages after a request, or of channels that are one themselves
+const answering = (target, receiver = target, asks = true) => {
   let end = begin();
   let talks = () => {};
   const calls = {
     asked(given) {
       end();
       end = begin();
-      kind = "responding";
+      asks = true;
       const ports = given?.transfer ?? given;
       for (let i = 0; i < ports?.length; i++) joinPort(partners.get(ports[i]), calls);
     },
@@ -18,7 +19,9 @@ const answering = (target, receiver = target, kind = "responding") => {
       noteMessage();
       end();
       talks();
-      talks = begin(kind);
+      talks = begin("talking");
+      if (asks) acknowledged++;
+      asks = false;
       for (let i = 0; i < ports?.length; i++) joinPort(ports[i], calls);
     },
     end() { end(); talks(); },
@@ -96,7 +99,7 @@ patch(prototypeOf("ServiceWorker"), "postMessage", (original) => function (...gi
   return result;
 });
 subclass("WebSocket", (socket) => {
-  const calls = answering(socket, socket, "pushing");
+  const calls = answering(socket, socket, false);
   listen.call(socket, "close", calls.end);
   const { send } = socket;
   socket.send = (...given) => { send.apply(socket, given); calls.asked(null); };

@@ -41,7 +41,7 @@ export const newWeakMap = () => own(new WeakMap(), WeakMap);
 export const newWeakSet = () => own(new WeakSet(), WeakSet);
 export const timers = newMap(); // id -> when a one-shot timer is due
 export const intervals = newSet();
-export const open = { working: 0, layout: 0, drawn: 0, pushing: 0, responding: 0 }; // work outside virtual time
+export const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // work outside virtual time
 export let activity = 0; // grows with each event of that work; constant if it hangs
 export let fetching = 0; // requests by script whose response has not begun
 export let mutations = 0;

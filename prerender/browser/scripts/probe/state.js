@@ -1,5 +1,6 @@
 import { animationEnds } from "./animations.js";
 import { getResponseHeader, unused } from "./async_work.js";
+import { acknowledged } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
   activity, call, fetching, getEntriesByType, intervals, listen, mutations, name, newMap, now, open, page, patch, performance,
@@ -11,7 +12,6 @@ import { forgetFrame, frameWanted, observers, wantFrame } from "./layout.js";
 import { height, listensToScrolling, nextToVisit, restore, shown, tour, waitingToBeSeen } from "./lazy_content.js";
 import { refusedStyles, restyled, touchedSheets } from "./sheets.js";
 import { frames, idle } from "./timers.js";
-import "./channels.js";
 import "./dialogs.js";
 import "./quotas.js";
 import "./user_agent.js";
@@ -19,7 +19,7 @@ import "./window.js";
 
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
-  "mutations", "unseen", "foreign", "responding", "delivering"];
+  "mutations", "unseen", "foreign", "acknowledged", "delivering"];
 // Timers that no budget reaches are not told, and of very many only the first and the next one.
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
@@ -61,10 +61,10 @@ const state = () => {
     drawn: open.drawn,
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
-    // Channels that have sent something, those of them that were asked for it, and all if it has changed the page.
-    talking: open.pushing + open.responding,
-    responding: open.responding,
-    delivering: mutations > mutationsAtMessage ? open.pushing + open.responding : 0,
+    // Channels that have sent something, and those of them whose last message has changed the page.
+    talking: open.talking,
+    acknowledged,
+    delivering: mutations > mutationsAtMessage ? open.talking : 0,
     fetching,
     foreign,
     activity,
