@@ -3,6 +3,7 @@
 import html
 import itertools
 import json
+import re
 
 import pytest
 from aiohttp import web
@@ -20,6 +21,22 @@ POLL = """<script>
   const poll = async () => { await fetch('/job'); setTimeout(poll, 1000); };
   poll();
 </script>"""
+
+
+def _completed_when_visible(url: str, title: str) -> str:
+    """A page with a part that completes its metadata and changes the URL when it is visible."""
+    return f"""<p>text<section style="height: 2000px"></section><div id=part></div><script>
+      document.title = "{title}";
+      new IntersectionObserver(([entry]) => {{
+        if (!entry.isIntersecting || document.querySelector("[name=description]")) return;
+        history.replaceState(null, "", "{url}");
+        document.title = "Product";
+        const added = "<meta name=description content=added>";
+        document.head.insertAdjacentHTML("beforeend", added);
+      }}).observe(part);
+      </script>"""
+
+
 PAGES = {
     "/blank": '<div id="app"></div><script>1</script>',
     "/exception": '<div id="app"></div><script>throw new Error("boot")</script>',
@@ -55,6 +72,9 @@ PAGES = {
     };
     addEventListener("scroll", follow);
     </script>""",
+    "/lazy-fragment": _completed_when_visible("#reviews", "t"),
+    "/lazy-query": _completed_when_visible("?sku=1", "t"),
+    "/lazy-app": _completed_when_visible("/product", "Loading…"),
     "/state": "<p>home</p><script>location.replace('#!/home')</script>",
     "/refresh": '<meta http-equiv="refresh" content="3; url=/there"><p>wait',
     "/late-refresh": '<meta http-equiv="refresh" content="600; url=/there"><p>content',
@@ -136,6 +156,20 @@ async def test_a_page_that_moves_when_it_is_scrolled_stays_where_it_was(
     assert "canonical" not in answer.text
     # Its router followed its own change, not that of the proxy.
     assert answer.text.count("routed") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "canonical"),
+    [("/lazy-fragment", []), ("/lazy-query", []), ("/lazy-app", ["/product"])],
+)
+async def test_metadata_that_a_part_adds_when_it_is_visible(
+    path: str, canonical: list[str], start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy)
+    text = (await proxy.crawl(path)).text
+    assert "<title>Product</title>" in text
+    assert '<meta name="description" content="added">' in text
+    assert re.findall(f'canonical" href="{PUBLIC}([^"]*)', text) == canonical
 
 
 async def test_a_canonical_of_the_page_is_kept(

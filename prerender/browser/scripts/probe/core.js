@@ -22,7 +22,7 @@ const keepReadable = (owner, of, ...properties) => {
   }
 };
 keepReadable(globalThis, globalThis, "innerHeight", "length", "scrollY");
-keepReadable(Document.prototype, document, "documentElement", "head", "readyState", "styleSheets");
+keepReadable(Document.prototype, document, "documentElement", "head", "readyState", "styleSheets", "title");
 keepReadable(Node.prototype, document, "baseURI");
 export const name = Symbol.for("prerender.probe");
 export const FRAME_MS = 16; // an integer: setTimeout() truncates

@@ -58,22 +58,31 @@ const { replaceState } = History.prototype;
 const { stopImmediatePropagation } = ScrollEvent.prototype;
 const { history } = globalThis;
 const metadata = () => call(querySelectorAll, document, [METADATA]);
+// An application that begins when it is visible has nothing of its own to restore.
+const PLACEHOLDER = /^(?:loading|.{0,30}(?:…|\.{3}))?$/i;
+const { exec } = RegExp.prototype;
+// Ordinary fragments are places in the page.
+const placeInSite = () => location.pathname + (location.hash[1] === "!" ? location.hash : "");
 let before = null;
 let isRestored = false;
 const noteMetadata = () => {
-  if (before) return;
+  if (before || call(exec, PLACEHOLDER, [page.title])) return;
   const found = metadata(), tags = [];
   for (let i = 0; i < found.length; i++) tags[i] = call(cloneNode, found[i], [true]);
-  before = { url: location.href, tags };
+  before = { url: location.href, search: location.search, place: placeInSite(), tags };
 };
 // A router would follow the change of the URL.
 for (const type of ["navigate", "currententrychange", "navigatesuccess"]) {
   listen.call(navigation, type, (event) => { if (isRestored) call(stopImmediatePropagation, event, []); });
 }
 export const restore = () => {
-  if (!before || location.href === before.url) return;
+  if (!before) return;
+  const moved = placeInSite() !== before.place;
+  if (!moved && location.search === before.search) return;
   isRestored = true;
   call(replaceState, history, [null, "", before.url]);
+  // Another query may be a state of the same page, which has completed its metadata.
+  if (!moved) return;
   const found = metadata(), { tags } = before;
   for (let i = 0; i < found.length || i < tags.length; i++) {
     if (i >= found.length) call(appendChild, page.head, [tags[i]]);
