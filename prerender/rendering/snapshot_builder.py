@@ -76,7 +76,7 @@ class SnapshotBuilder:
             return self._redirects.to(target, document, rendered.url, now)
         self._check_document(target, visit, rendered)
         moved = has_moved(target.url, rendered.url)
-        judgement = judge(document, visit, rendered, moved=moved)
+        judgement = judge(document, visit, rendered, now, moved=moved)
         if moved and judgement.verdict == "moved" and self._content.moved == "redirect":
             return self._redirects.to(target, document, rendered.url, now)
         if not rendered.shows_anything and judgement.verdict in UNUSABLE:

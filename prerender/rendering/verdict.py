@@ -30,12 +30,11 @@ from prerender.gateway.resource_kind import ResponseFault
 from prerender.gateway.visit import Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
+from prerender.urls.tracking import has_current_time
 
 # Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
 # 4xx is what an anonymous visitor gets, too.
 _LATER = (408, 421, 425, 429)
-# In seconds or milliseconds, as Date.now() gives it.
-_UNIX_TIME = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
 _SOCKET = "socket"  # in place of a method
 # A page with more text shows its content, even if its scripts have added nothing to it.
 _THIN_TEXT = 1000
@@ -66,9 +65,12 @@ class Judgement(NamedTuple):
     lasting: bool = False
 
 
-def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
-    """The verdict about a rendered page. ``moved``: its URL is not the requested one."""
-    faults = tuple(faults_of(visit.requests.exchanges))
+def judge(
+    document: Document, visit: Visit, rendered: Rendered, now: float, *, moved: bool
+) -> Judgement:
+    """The verdict about a rendered page. ``moved``: its URL is not the requested one. ``now``: Unix
+    seconds."""
+    faults = tuple(faults_of(visit.requests.exchanges, now))
     verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
     lasting = verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
     if verdict == "complete" and (reason := _script_failure(document, rendered)):
@@ -127,7 +129,7 @@ def missing_responses(exchanges: Iterable[Exchange], *, partial: bool) -> Iterat
             yield f"{exchange.url}: {what}"
 
 
-def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
+def faults_of(exchanges: Iterable[Exchange], now: float) -> Iterable[FailedRequest]:
     """The requests that the content may depend on, and that failed and did not succeed later."""
     failed: dict[tuple[str, str], FailedRequest] = {}
     for exchange in exchanges:
@@ -139,28 +141,28 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[FailedRequest]:
                 or (exchange.status in _LATER and not exchange.is_program)
             )
             failed.setdefault(
-                _key(exchange), FailedRequest(exchange.url, text, lasting, exchange.refused)
+                _key(exchange, now), FailedRequest(exchange.url, text, lasting, exchange.refused)
             )
         elif exchange.status or exchange.received_bytes:  # an open WebSocket has no status yet
-            for key in _made_up_for(exchange):
+            for key in _made_up_for(exchange, now):
                 failed.pop(key, None)
     return failed.values()
 
 
-def _key(exchange: Exchange) -> tuple[str, str]:
+def _key(exchange: Exchange, now: float) -> tuple[str, str]:
     """The same for a failed request and for one that repeats it with a cache-buster."""
     if exchange.endless:
         return _SOCKET, without_query(exchange.url)
-    return exchange.method, _without_time(exchange.url)
+    return exchange.method, _without_time(exchange.url, now)
 
 
-def _made_up_for(exchange: Exchange) -> Iterator[tuple[str, str]]:
+def _made_up_for(exchange: Exchange, now: float) -> Iterator[tuple[str, str]]:
     """The keys of failed requests that a later response makes up for."""
-    yield exchange.method, _without_time(exchange.url)
+    yield exchange.method, _without_time(exchange.url, now)
     if exchange.is_program:
         # An import that has failed can be repeated only with another URL.
         url, _, _ = exchange.url.rpartition("&" if "&" in exchange.url else "?")
-        yield exchange.method, _without_time(url)
+        yield exchange.method, _without_time(url, now)
     elif exchange.endless or (
         exchange.method == "GET" and exchange.destination in DATA and exchange.status < 400
     ):
@@ -168,11 +170,11 @@ def _made_up_for(exchange: Exchange) -> Iterator[tuple[str, str]]:
         yield _SOCKET, without_query(exchange.url)
 
 
-def _without_time(url: str) -> str:
+def _without_time(url: str, now: float) -> str:
     """A URL without the parameter that is the time, if one is: a cache-buster."""
     path, _, query = url.partition("?")
     parameters = query.split("&")
-    others = [one for one in parameters if not _UNIX_TIME.fullmatch(one.rpartition("=")[2])]
+    others = [one for one in parameters if not has_current_time(one, now)]
     if len(others) == len(parameters) - 1:
         parameters = others
     return "?".join((path, "&".join(parameters)))

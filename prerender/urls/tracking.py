@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 # Seconds or milliseconds since 1970, with or without a name.
 _TIME = re.compile(r"(?:([^=]*)=)?[0-9]{9,}")
+_HOUR_SECONDS = 3600
+# Seconds or milliseconds since 1970, as Date.now() gives them.
+_NOW = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
 
 
 class Tracking:
@@ -30,6 +33,14 @@ class Tracking:
         name = parameter.partition("=")[0]
         # An empty prefix comes from the name "*": every parameter except the empty one of "?&a=1".
         return name in self._names or bool(name and name.startswith(self._prefixes))
+
+
+def has_current_time(parameter: str, now: float) -> bool:
+    """Whether the value of a parameter is the time, which gets past caches. Other numbers as long are
+    ids, or times that the content depends on. ``now``: Unix seconds."""
+    value = parameter.rpartition("=")[2]
+    # Some round it, and the clock of a page is ahead by the timers that it did not wait for.
+    return bool(_NOW.fullmatch(value)) and abs(int(value[:10]) - now) < _HOUR_SECONDS
 
 
 def is_same_page(url: str, other: str) -> bool:

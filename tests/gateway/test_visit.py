@@ -109,7 +109,7 @@ async def test_a_refused_host_of_the_site_is_a_fault_that_names_the_setting(
                 for path in ("/data", "/socket.io/?transport=polling"):
                     answer = await browser.request(host, path, method=method, headers=headers)
                     assert answer.status == 403
-    (fault,) = faults_of(visit.requests.exchanges)
+    (fault,) = faults_of(visit.requests.exchanges, 0)
     assert (fault.url, fault.ours) == ("http://api.example.com/data", True)
     assert "[network] allow" in fault.text
 

@@ -16,6 +16,7 @@ from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 PUBLIC = "https://www.example.com"
 SETTINGS: dict[str, dict[str, object]] = {"site": {"url": PUBLIC}}
+NOW = 1_700_000_100
 HEAD = "<!DOCTYPE html><title>t</title>"
 POLL = """<script>
   const poll = async () => { await fetch('/job'); setTimeout(poll, 1000); };
@@ -220,6 +221,10 @@ def test_what_counts_as_moved(asked: str, now: str, moved: bool) -> None:
         ("/data", "/data?_=1700000000000", True),
         ("/data?a=1", "/data?1700000000&a=1", True),
         ("/data?_=1700000000000&a=1", "/data?_=1700000000999&a=1", True),
+        ("/data?id=1000000001", "/data?id=1000000002", False),
+        ("/data?id=1000000000001", "/data?id=1000000000002", False),
+        ("/data?_=1700000000&id=1000000001", "/data?_=1700000001&id=1000000001", True),
+        ("/data?from=1699000000", "/data?from=1700000000", False),
         ("/data", "/data?featured=1", False),
         ("/data?page=1", "/data?page=2", False),
         ("/data?id=10000000000000001", "/data?id=10000000000000002", False),
@@ -241,10 +246,11 @@ def test_what_counts_as_moved(asked: str, now: str, moved: bool) -> None:
 def test_what_counts_as_recovered(failed: str, later: str, is_recovered: bool) -> None:
     # An open WebSocket has no status yet.
     requests = [_request(failed, 503), _request(later, 0 if "websocket" in later else 200)]
-    assert [one.url for one in faults_of(requests)] == [failed] * (not is_recovered)
+    assert [one.url for one in faults_of(requests, NOW)] == [failed] * (not is_recovered)
     # What was there before cannot make up for it.
-    assert [one.url for one in faults_of(reversed(requests))] == [failed]
-    assert [one.url for one in faults_of([requests[0], _request(later, 500)])][:1] == [failed]
+    assert [one.url for one in faults_of(reversed(requests), NOW)] == [failed]
+    requests[1] = _request(later, 500)
+    assert [one.url for one in faults_of(requests, NOW)][:1] == [failed]
 
 
 def _request(url: str, status: int) -> Exchange:

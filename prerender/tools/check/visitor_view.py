@@ -1,6 +1,7 @@
 """What a visitor sees: opens the pretty URL of a page on the live site in a browser."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -102,8 +103,9 @@ class VisitorBrowser:
                         tuple(missing_responses(visit.requests.exchanges, partial=True)),
                     )
                 seen = await read(page, remove)
-                failures = [f"{one.url}: {one.text}" for one in faults_of(visit.requests.exchanges)]
-                others = third_party_failures(visit.requests.exchanges)
+                exchanges = visit.requests.exchanges
+                failures = [f"{one.url}: {one.text}" for one in faults_of(exchanges, time.time())]
+                others = third_party_failures(exchanges)
                 failures += [f"{url}: data of a third party failed" for url in others]
                 return VisitorView(
                     seen.url,
