@@ -580,7 +580,7 @@ class Page:
         mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
-        if is_same_page(self._url, url.partition("#")[0]):
+        if is_same_page(self._url, url.partition("#")[0], time.time()):
             if url.partition("#")[0] != self._url:
                 self._canonical = self._url
             self._reloaded(url)
@@ -597,7 +597,7 @@ class Page:
         if self._departure is None or frame["id"] != self._tab.target_id:
             return
         if leaving := self._requests.leaving:
-            if is_same_page(self._url, frame["url"]):
+            if is_same_page(self._url, frame["url"], time.time()):
                 self._reloaded(leaving)
             else:
                 self._depart(leaving)

@@ -99,7 +99,7 @@ class Visit:
     def is_elsewhere(self, url: str) -> bool:
         """Whether a navigation to a URL leaves the page's document."""
         document_url = self.requests.document_url
-        return bool(document_url) and not is_same_page(document_url, url)
+        return bool(document_url) and not is_same_page(document_url, url, time.time())
 
     async def frame_turn(self) -> None:
         """Wait until the document of another frame may be sent."""

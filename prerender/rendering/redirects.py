@@ -34,7 +34,7 @@ class Redirects:
         self, target: Target, document: Document, departed: Departed, now: float
     ) -> Snapshot:
         """The redirect for a page that navigates to another URL. Raises RenderError."""
-        if is_same_page(target.url.partition("#")[0], departed.url.partition("#")[0]):
+        if is_same_page(target.url.partition("#")[0], departed.url.partition("#")[0], now):
             raise RenderError("reloads itself endlessly", about=target.url)
         return self.to(target, document, departed.url, now)
 

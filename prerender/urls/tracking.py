@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterable
 
-# Seconds or milliseconds since 1970, with or without a name.
-_TIME = re.compile(r"(?:([^=]*)=)?[0-9]{9,}")
 _HOUR_SECONDS = 3600
 # Seconds or milliseconds since 1970, as Date.now() gives them.
-_NOW = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
+_TIME = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
 
 
 class Tracking:
@@ -40,12 +38,12 @@ def has_current_time(parameter: str, now: float) -> bool:
     ids, or times that the content depends on. ``now``: Unix seconds."""
     value = parameter.rpartition("=")[2]
     # Some round it, and the clock of a page is ahead by the timers that it did not wait for.
-    return bool(_NOW.fullmatch(value)) and abs(int(value[:10]) - now) < _HOUR_SECONDS
+    return bool(_TIME.fullmatch(value)) and abs(int(value[:10]) - now) < _HOUR_SECONDS
 
 
-def is_same_page(url: str, other: str) -> bool:
-    """Whether two URLs, without fragments, differ at most in a parameter that looks like a time: pages
-    reload themselves with one to get past caches."""
+def is_same_page(url: str, other: str, now: float) -> bool:
+    """Whether a page that goes from one URL to another, both without fragments, stays itself. Pages
+    reload themselves with the current time as a parameter, maybe in place of an older one."""
     path, _, query = url.partition("?")
     other_path, _, other_query = other.partition("?")
     if path != other_path:
@@ -55,9 +53,11 @@ def is_same_page(url: str, other: str) -> bool:
     added = [parameter for parameter in new if parameter and parameter not in old]
     if not (added or gone):
         return True
-    matches = [_TIME.fullmatch(parameter) for parameter in (*added, *gone)]
-    names = {match[1] for match in matches if match}
-    return len(added) == 1 and len(gone) <= 1 and all(matches) and len(names) == 1
+    if len(added) != 1 or not has_current_time(added[0], now):
+        return False
+    name = added[0].rpartition("=")[0]
+    older = [parameter.rpartition("=") for parameter in gone]
+    return len(gone) <= 1 and all(old[0] == name and _TIME.fullmatch(old[2]) for old in older)
 
 
 NO_TRACKING = Tracking(())

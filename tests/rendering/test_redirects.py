@@ -198,6 +198,23 @@ async def test_a_reload_past_caches_is_the_same_page(
 
 
 @pytest.mark.parametrize(
+    ("asked", "location"),
+    [
+        ("/item?id=123456789", "/item?id=987654321"),
+        ("/item", "/item?user=400012345678"),
+    ],
+)
+async def test_a_page_with_another_id_is_another_page(
+    asked: str, location: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    script = f"location.href.endsWith('{location}') || location.replace('{location}')"
+    origin = await pages(start_origin, {"/item": f"<p>an item</p><script>{script}</script>"})
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    answer = await proxy.crawl(asked)
+    assert (answer.status, answer.headers.get("Location")) == (302, f"{SITE}{location}")
+
+
+@pytest.mark.parametrize(
     "script", ["location.reload()", "location.href = '/0'", "location.href = '/0?' + Date.now()"]
 )
 async def test_endless_reloads_end(

@@ -74,10 +74,17 @@ def test_tracking_parameters(path: str, kept: str) -> None:
         ("/a?page=1", "/a?page=2", False),
         ("/a", "/b?v=1795747892542", False),
         ("/a?b=1", "/a?v=1795747892542", False),
+        ("/a?v=1700000000000", "/a?v=1795747892542", True),
+        ("/a?v=1795747892542", "/a?v=1700000000000", False),
+        ("/a?v=2", "/a?v=1795747892542", False),
+        ("/a?id=123456789", "/a?id=987654321", False),
+        ("/a?id=1000000001", "/a?id=1000000002", False),
+        ("/a", "/a?user=400012345678", False),
+        ("/a", "/a?user=1000000000001", False),
     ],
 )
 def test_urls_that_only_get_past_caches(url: str, other: str, same: bool) -> None:
-    assert is_same_page(url, other) == same
+    assert is_same_page(url, other, 1795747893) == same
 
 
 def test_every_parameter_can_be_left_out() -> None:
