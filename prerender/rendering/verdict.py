@@ -36,6 +36,12 @@ from prerender.urls.tracking import has_current_time
 # 4xx is what an anonymous visitor gets, too.
 _LATER = (408, 421, 425, 429)
 _SOCKET = "socket"  # in place of a method
+# How Engine.IO and SignalR poll without a WebSocket.
+_POLLING = re.compile(r"[?&](?:transport=[a-z]*polling|id=[^&]*&_=[0-9]+)(?:&|$)", re.IGNORECASE)
+# How loaders number their attempts. An import that has failed can be repeated only with another URL.
+_ATTEMPT = re.compile(
+    r"(?:_|t|[a-z_-]*(?:retry|attempt|bust)[a-z_-]*)=(?:[0-9]{1,3}|true)", re.IGNORECASE
+)
 # A page with more text shows its content, even if its scripts have added nothing to it.
 _THIN_TEXT = 1000
 _LONGEST_THIN_PAGE = 1_000_000
@@ -153,27 +159,24 @@ def _key(exchange: Exchange, now: float) -> tuple[str, str]:
     """The same for a failed request and for one that repeats it with a cache-buster."""
     if exchange.endless:
         return _SOCKET, without_query(exchange.url)
-    return exchange.method, _without_time(exchange.url, now)
+    return exchange.method, _without_cache_buster(exchange, now)
 
 
 def _made_up_for(exchange: Exchange, now: float) -> Iterator[tuple[str, str]]:
     """The keys of failed requests that a later response makes up for."""
-    yield exchange.method, _without_time(exchange.url, now)
-    if exchange.is_program:
-        # An import that has failed can be repeated only with another URL.
-        url, _, _ = exchange.url.rpartition("&" if "&" in exchange.url else "?")
-        yield exchange.method, _without_time(url, now)
-    elif exchange.endless or (
-        exchange.method == "GET" and exchange.destination in DATA and exchange.status < 400
-    ):
-        # Without a WebSocket, libraries poll.
+    yield exchange.method, _without_cache_buster(exchange, now)
+    is_data = exchange.method == "GET" and exchange.destination in DATA and exchange.status < 400
+    if exchange.endless or (is_data and _POLLING.search(exchange.url)):
         yield _SOCKET, without_query(exchange.url)
 
 
-def _without_time(url: str, now: float) -> str:
-    """A URL without the parameter that is the time, if one is: a cache-buster."""
-    path, _, query = url.partition("?")
+def _without_cache_buster(exchange: Exchange, now: float) -> str:
+    """The URL without the parameter that is the time, if one is, and that of a script without the
+    number of the attempt."""
+    path, _, query = exchange.url.partition("?")
     parameters = query.split("&")
+    if exchange.is_program:
+        parameters = [one for one in parameters if not _ATTEMPT.fullmatch(one)]
     others = [one for one in parameters if not has_current_time(one, now)]
     if len(others) == len(parameters) - 1:
         parameters = others
