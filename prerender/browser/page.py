@@ -43,7 +43,7 @@ from prerender.errors import (
 from prerender.gateway.document import Document
 from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.urls.tracking import is_same_page
+from prerender.urls.tracking import added_time, is_same_page
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
@@ -91,8 +91,8 @@ class Page:
         # A navigation to another document, until the browser has left the page or stays there.
         self._navigation: asyncio.Future[None] | None = None
         self._url = ""
-        # Its URL, if the page has reloaded itself at one that differs each time, or ''.
-        self._canonical = ""
+        # The parameter by which the page has reloaded itself past caches, or ''.
+        self._cache_buster = ""
         self._reloads = 0
         self._visit: Visit | None = None
         self._free_at = 0.0
@@ -181,7 +181,7 @@ class Page:
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         departure = self._begin(visit)
-        self._url, self._reloads, self._canonical = url.partition("#")[0], 0, ""
+        self._url, self._reloads, self._cache_buster = url.partition("#")[0], 0, ""
         if self.context.process is not None:
             self.context.process.begin()
         partial = False
@@ -357,7 +357,8 @@ class Page:
     ) -> SerializeOptions:
         """The options with what only this page's scripts and policy tell."""
         # A moving drawing differs in each render, and so would the snapshot's ETag.
-        options = replace(options, drawings=not settler.animates, canonical=self._canonical)
+        drawings = not settler.animates
+        options = replace(options, drawings=drawings, cache_buster=self._cache_buster)
         if visit.has_policy:
             refused = await self._refused_styles()
             options = replace(options, has_policy=True, refused_styles=refused)
@@ -581,9 +582,7 @@ class Page:
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
         if is_same_page(self._url, url.partition("#")[0], time.time()):
-            if url.partition("#")[0] != self._url:
-                self._canonical = self._url
-            self._reloaded(url)
+            self._reloaded(url, url)
         elif params["reason"] == "formSubmissionPost":
             self._depart(url)
         else:
@@ -598,7 +597,7 @@ class Page:
             return
         if leaving := self._requests.leaving:
             if is_same_page(self._url, frame["url"], time.time()):
-                self._reloaded(leaving)
+                self._reloaded(leaving, frame["url"])
             else:
                 self._depart(leaving)
             self._end_navigation()
@@ -613,7 +612,8 @@ class Page:
         if self._navigation is not None and not self._navigation.done():
             self._navigation.set_result(None)
 
-    def _reloaded(self, url: str) -> None:
+    def _reloaded(self, url: str, arrived_at: str) -> None:
+        self._cache_buster = added_time(self._url, arrived_at, time.time())
         self._reloads += 1
         if self._reloads > MAX_RELOADS:
             self._depart(url)

@@ -36,7 +36,8 @@ class Rendered:
     ``parsing``: its document was incomplete. ``pictures``: it shows something besides text.
 
     ``url``, ``status`` (0: not from a server), ``content_type`` and ``redirected`` are those of its
-    last document, for example after a reload. ``canonical_at``: the start of the head's content in
+    last document, for example after a reload. ``own_url``: its URL without the time by which it has
+    reloaded itself past caches. ``canonical_at``: the start of the head's content in
     ``html``, or -1 if the page needs no canonical link. ``loading``: it shows that it is loading.
     ``script_failure``: the first of the ``errors`` that ended a script, or kept it from running, or ''.
     ``malformed``: the URLs of needed data that cannot be parsed, which are also among the ``errors``.
@@ -45,6 +46,7 @@ class Rendered:
     html: str
     canonical_at: int
     url: str
+    own_url: str
     status: int
     content_type: str
     redirected: bool
@@ -91,14 +93,14 @@ class SerializeOptions:
     refused_styles: tuple[int, ...] = ()
     attached: Sequence[Any] = ()
     drawings: bool = False
-    canonical: str = ""
+    cache_buster: str = ""
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
         return json.dumps(
             {
                 "flattenShadowDom": self.content.flatten_shadow_dom,
-                "canonical": self.canonical,
+                "cacheBuster": self.cache_buster,
                 "addCanonical": self.content.add_canonical,
                 "internalHost": self.internal_host,
                 "hasPolicy": self.has_policy,

@@ -78,7 +78,7 @@ class SnapshotBuilder:
         moved = has_moved(target.url, rendered.url)
         judgement = judge(document, visit, rendered, now, moved=moved)
         if moved and judgement.verdict == "moved" and self._content.moved == "redirect":
-            return self._redirects.to(target, document, rendered.url, now)
+            return self._redirects.to(target, document, rendered.own_url, now)
         if not rendered.shows_anything and judgement.verdict in UNUSABLE:
             error = (
                 RenderTimeout if rendered.partial else partial(EmptyPage, verdict=judgement.verdict)
@@ -87,7 +87,7 @@ class SnapshotBuilder:
         facts = self._facts(visit, rendered, judgement)
         html = rendered.html
         if judgement.verdict == "moved" and self._content.moved == "canonical":
-            url = pretty_reference(rendered.url, target.url, self._hosts)
+            url = pretty_reference(rendered.own_url, target.url, self._hosts)
             html = with_canonical(html, rendered.canonical_at, url)
         html = self._publish(html)
         body = html.encode("utf-8")

@@ -106,7 +106,7 @@ def _verdict(
     if rendered.partial:
         return "cut-off", "not settled at the time limit"
     if moved:
-        return "moved", f"now at {rendered.url}"
+        return "moved", f"now at {rendered.own_url}"
     return "complete", ""
 
 

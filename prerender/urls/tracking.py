@@ -60,4 +60,10 @@ def is_same_page(url: str, other: str, now: float) -> bool:
     return len(gone) <= 1 and all(old[0] == name and _TIME.fullmatch(old[2]) for old in older)
 
 
+def added_time(url: str, other: str, now: float) -> str:
+    """The parameter with the current time that only the other URL has, or ''."""
+    old, new = (one.partition("#")[0].partition("?")[2].split("&") for one in (url, other))
+    return next((one for one in new if one not in old and has_current_time(one, now)), "")
+
+
 NO_TRACKING = Tracking(())

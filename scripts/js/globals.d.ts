@@ -1,6 +1,6 @@
 // The parameters of the serializer (serializer.py), and what the probe finds only in some browsers.
 declare const options: {
-  canonical: string;
+  cacheBuster: string;
   flattenShadowDom: boolean;
   addCanonical: boolean;
   internalHost: string;

@@ -188,13 +188,28 @@ async def test_a_page_that_is_not_of_the_site_is_no_snapshot(
 async def test_a_reload_past_caches_is_the_same_page(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    script = "location.search ? o.append('new') : location = '/?v=' + Date.now()"
-    origin = await pages(start_origin, {"/": f"<p id=o></p><script>{script}</script>"})
+    reload = "if (!location.search) location = '?v=' + Date.now() + {}; else o.append('new')"
+    scripts = {
+        "": reload.format("location.hash"),
+        "state": reload.format("'#!/home'"),
+        "move": f"{reload.format('String()')}, history.replaceState(0, '', '/new' + location.search)",
+    }
+    origin = await pages(
+        start_origin,
+        {f"/{path}": f"<p id=o></p><script>{script}</script>" for path, script in scripts.items()},
+    )
     settings = {"site": {"url": SITE}, "snapshot": {"add_canonical": True}}
-    answer = await (await start_proxy(origin.url, settings)).crawl("/")
-    assert (answer.status, ">new<" in answer.text) == (200, True)
-    assert f'<link rel="canonical" href="{SITE}/">' in answer.text
-    assert "v=" not in answer.text
+    proxy = await start_proxy(origin.url, settings)
+    for asked, canonical in (
+        ("/", "/"),
+        ("/#!/items/3", "/#!/items/3"),
+        ("/move", "/new"),
+        ("/state#!/items/3", "/state#!/home"),
+    ):
+        answer = await proxy.crawl(asked)
+        assert (answer.status, ">new<" in answer.text) == (200, True), asked
+        assert f'<link rel="canonical" href="{SITE}{canonical}">' in answer.text, answer.text
+        assert "v=" not in answer.text, asked
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,14 @@ const metas = (name) => {
   return Array.from(matching).slice(0, MOST_METAS).map((meta) => meta.content.slice(0, LONGEST_META).trim());
 };
 
+// The page's URL without the parameter by which it has reloaded itself past caches.
+const ownUrl = () => {
+  if (!options.cacheBuster) return location.href;
+  const url = new URL(location.href);
+  url.search = url.search.slice(1).split("&").filter((one) => one !== options.cacheBuster).join("&");
+  return url.href;
+};
+
 // The number of characters before the content of the head, or -1 if the page needs no canonical link.
 const canonicalAt = (root) => {
   const head = root.querySelector("head");
@@ -339,7 +347,7 @@ const html = () => {
   if (options.addCanonical && head && !root.querySelector('link[rel~="canonical" i]')) {
     const canonical = inert.createElement("link");
     canonical.rel = "canonical";
-    canonical.setAttribute("href", options.canonical || location.href);
+    canonical.setAttribute("href", ownUrl());
     head.append(canonical);
   }
   asParsed(root);
@@ -402,6 +410,7 @@ export const serialize = () => {
     more: more.length,
     canonical_at: canonicalPlace,
     url: location.href,
+    own_url: ownUrl(),
     content_type: document.contentType,
     // 0: not fetched by HTTP.
     status: navigation?.responseStatus ?? 0,
