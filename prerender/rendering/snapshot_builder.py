@@ -120,7 +120,10 @@ class SnapshotBuilder:
         """Whether the origin redirected a reload of the page to another URL."""
         if not rendered.url.startswith(f"{self._site}/"):
             return rendered.url.startswith(("http://", "https://"))
-        return rendered.redirected and rendered.url.partition("#")[0] != visit.requests.document_url
+        return (
+            rendered.redirected
+            and rendered.own_url.partition("#")[0] != visit.requests.document_url
+        )
 
     def _check_document(self, target: Target, visit: Visit, rendered: Rendered) -> None:
         """Raises RenderError unless the page shows its own document, as fetched or as reloaded from

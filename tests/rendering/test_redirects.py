@@ -1,6 +1,7 @@
 """Pages that redirect their visitors, and pages that only seem to."""
 
 import asyncio
+import time
 
 import pytest
 from aiohttp import web
@@ -192,17 +193,21 @@ async def test_a_reload_past_caches_is_the_same_page(
     scripts = {
         "": reload.format("location.hash"),
         "state": reload.format("'#!/home'"),
+        "way": "if (!location.search) location = '/set'; else o.append('new')",
         "move": f"{reload.format('String()')}, history.replaceState(0, '', '/new' + location.search)",
     }
-    origin = await pages(
-        start_origin,
-        {f"/{path}": f"<p id=o></p><script>{script}</script>" for path, script in scripts.items()},
-    )
+    content: dict[str, str | web.Response] = {
+        f"/{path}": f"<p id=o></p><script>{script}</script>" for path, script in scripts.items()
+    }
+    back = {"Location": f"/way?v={time.time():.0f}"}
+    content["/set"] = web.Response(status=302, headers=back)
+    origin = await pages(start_origin, content)
     settings = {"site": {"url": SITE}, "snapshot": {"add_canonical": True}}
     proxy = await start_proxy(origin.url, settings)
     for asked, canonical in (
         ("/", "/"),
         ("/#!/items/3", "/#!/items/3"),
+        ("/way", "/way"),
         ("/move", "/new"),
         ("/state#!/items/3", "/state#!/home"),
     ):
