@@ -351,12 +351,14 @@ _POST = "{ method: 'POST', keepalive: true, body: 'x' }"
 _PRELOAD = "</script><link rel=preload as=fetch crossorigin href=/faulty><script>"
 _UNUSED = {
     "preloaded": _PRELOAD,
-    "sent": f"fetch('/faulty', {_POST}).catch(() => 0)",
+    "sent": f"fetch('/faulty', {_POST})",
+    "sent-with-catch": f"fetch('/faulty', {_POST}).catch(() => 0)",
     "as-request": f"fetch(new Request('/faulty', {_POST})).catch(() => 0)",
-    "checked": f"fetch('/faulty', {_POST}).then((answer) => answer.ok).catch(() => 0)",
 }
 _USED = {
     "read": f"fetch('/faulty', {_POST}).then((answer) => answer.text()).catch(() => 0)",
+    "cloned": f"fetch('/faulty', {_POST}).then((answer) => answer.clone().text())",
+    "checked": f"fetch('/faulty', {_POST}).then((answer) => {{ if (!answer.ok) alert(1); }})",
     "preloaded-and-fetched": _PRELOAD + "fetch('/faulty')",
     "preloaded-and-fetched-by-xhr": f"""{_PRELOAD}
       const request = new XMLHttpRequest(); request.open('GET', '/faulty'); request.send()""",
@@ -388,11 +390,42 @@ async def test_the_content_does_not_depend_on_a_response_that_the_page_does_not_
     settings = {"site": {"url": PUBLIC}, "render": {"patience": "0.3s", "timeout": timeout}}
     proxy = await start_proxy(site.url, settings)
     used = {} if fault == "hang" else _USED
-    unused = ["preloaded", "sent"] if fault == "hang" else _UNUSED
-    replies = {name: await proxy.crawl(f"/page/{name}") for name in (*unused, *used)}
-    assert {name for name, reply in replies.items() if reply.status == 200} == set(unused)
-    for name in unused:
+    replies = {name: await proxy.crawl(f"/page/{name}") for name in (*_UNUSED, *used)}
+    assert {name for name, reply in replies.items() if reply.status == 200} == set(_UNUSED)
+    for name in _UNUSED:
         assert replies[name].headers["Cache-Status"].endswith("stored; ttl=3600"), name
+
+
+_SHOW = "(answer) => answer.text()).then((text) => { out.textContent = text; })"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"fetch('/slow', {_POST}).then({_SHOW}",
+        f"fetch('/slow', {_POST}).catch(() => new Response('wrong')).then({_SHOW}",
+        f"Promise.all([fetch('/slow', {_POST})]).then(([answer]) => answer).then({_SHOW}",
+        f"(async () => fetch('/slow', {_POST}))().then({_SHOW}",
+        f"(async () => {{ out.textContent = await (await fetch('/slow', {_POST})).text(); }})()",
+    ],
+    ids=["then", "catch", "all", "async", "await"],
+)
+async def test_a_slow_response_to_a_keepalive_request_is_waited_for(
+    script: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/slow":
+            await asyncio.sleep(0.8)
+            return web.Response(text="data")
+        text = f"<!DOCTYPE html><title>t</title><p>text<p id=out></p><script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    site = await start_origin(application)
+    settings = {"site": {"url": PUBLIC}, "render": {"patience": "0.2s"}}
+    proxy = await start_proxy(site.url, settings)
+    assert "data</p>" in (await proxy.crawl("/")).text
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -41,12 +41,25 @@ const nextTurn = () => {
   waiting.get(number)?.();
   waiting.delete(number);
 };
-// Pages send metrics with keepalive and read nothing of what comes back: the content does not depend on that.
+// Pages send metrics with keepalive and do not look at what comes back: the content does not depend on that.
 const used = newSet(); // URLs
-const sent = []; // { url, response }
+const sent = []; // { url, isUsed }
+// Whatever waits for a promise, such as await, then() or Promise.all(), reads its constructor. A handler of errors alone
+// gets no content.
+const watchUse = (promise, one) => {
+  Object.defineProperty(promise, "constructor", {
+    configurable: true, get() { one.isUsed = true; return Promise; },
+  });
+  patch(promise, "catch", (original) => function (...given) {
+    const { isUsed } = one;
+    const rest = original.apply(this, given);
+    one.isUsed = isUsed;
+    watchUse(rest, one);
+    return rest;
+  });
+};
 const { method: methodOf, keepalive: keepaliveOf, url: targetOf } = Object.getOwnPropertyDescriptors(Request.prototype);
 const RequestType = Request;
-const { get: isRead } = Object.getOwnPropertyDescriptor(Response.prototype, "bodyUsed");
 const { href: hrefOf, hash: hashOf } = Object.getOwnPropertyDescriptors(URL.prototype);
 const { toUpperCase: upper } = String.prototype;
 const resolved = (address) => {
@@ -56,21 +69,18 @@ const resolved = (address) => {
 };
 const noteRequest = (promise, target, options) => {
   const of = (property) => (target instanceof RequestType ? call(property.get, target, []) : undefined);
-  const one = { url: resolved(of(targetOf) ?? target), response: null };
+  const one = { url: resolved(of(targetOf) ?? target), isUsed: false };
   const isGet = call(upper, options?.method ?? of(methodOf) ?? "GET", []) === "GET";
   if (isGet || !(options?.keepalive ?? of(keepaliveOf))) return used.add(one.url);
   sent[sent.length] = one;
-  return then.call(promise, (response) => { one.response = response; }, () => {});
+  return watchUse(promise, one);
 };
 const { get: linkTarget } = Object.getOwnPropertyDescriptor(HTMLLinkElement.prototype, "href");
 // The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
 export const unused = () => {
   let urls = "";
   const note = (url) => { if (!used.has(url)) urls += "\0" + url; };
-  for (let i = 0; i < sent.length; i++) {
-    const { url, response } = sent[i];
-    if (response && call(isRead, response, [])) used.add(url);
-  }
+  for (let i = 0; i < sent.length; i++) if (sent[i].isUsed) used.add(sent[i].url);
   for (let i = 0; i < sent.length; i++) note(sent[i].url);
   // Scripts and modules are left out: nothing shows whether an import uses them.
   const preloads = call(querySelectorAll, document, ['link[rel~="preload" i][as="fetch" i]']);
