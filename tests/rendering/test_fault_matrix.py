@@ -337,6 +337,40 @@ async def test_a_request_is_missing_if_its_preflight_fails(
     assert replies["/fails"].headers["Cache-Status"].endswith("detail=failed")
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "navigator.sendBeacon(url, new Blob(['{}'], { type: 'application/json' }))",
+        """fetchLater(url, { method: 'POST', body: '{}', activateAfter: 0,
+          headers: { 'Content-Type': 'application/json' } })""",
+    ],
+    ids=["beacon", "later"],
+)
+async def test_the_preflight_of_a_beacon_may_fail(
+    script: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    asked = asyncio.Event()
+
+    async def refuse(_request: web.Request) -> web.Response:
+        asked.set()
+        return web.Response(status=500)
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/asked":
+            await asked.wait()
+        text = f"""<!DOCTYPE html><title>t</title><p>text<script>
+          const url = "{other.url}/metrics"; {script}; fetch("/asked");</script>"""
+        return web.Response(text=text, content_type="text/html")
+
+    api, application = web.Application(), web.Application()
+    api.router.add_route("OPTIONS", "/{path:.*}", refuse)
+    application.router.add_get("/{path:.*}", answer)
+    other = await start_origin(api)
+    site = await start_origin(application)
+    settings = {"site": {"url": PUBLIC}, "network": {"allow": [other.url]}}
+    assert (await (await start_proxy(site.url, settings)).crawl("/")).status == 200
+
+
 @pytest.mark.parametrize("fault", sampled(["500", "hang", "reset"], 3))
 async def test_optional_requests_may_fail(
     fault: str, start_origin: StartOrigin, start_proxy: StartProxy

@@ -62,14 +62,14 @@ const { method: methodOf, keepalive: keepaliveOf, url: targetOf } = Object.getOw
 const RequestType = Request;
 const { href: hrefOf, hash: hashOf } = Object.getOwnPropertyDescriptors(URL.prototype);
 const { toUpperCase: upper } = String.prototype;
-const resolved = (address) => {
-  const url = new URL(address, page.baseURI);
+const resolved = (target) => {
+  const url = new URL(target instanceof RequestType ? call(targetOf.get, target, []) : target, page.baseURI);
   call(hashOf.set, url, [""]);
   return call(hrefOf.get, url, []);
 };
 const noteRequest = (promise, target, options) => {
   const of = (property) => (target instanceof RequestType ? call(property.get, target, []) : undefined);
-  const one = { url: resolved(of(targetOf) ?? target), isUsed: false };
+  const one = { url: resolved(target), isUsed: false };
   const isGet = call(upper, options?.method ?? of(methodOf) ?? "GET", []) === "GET";
   if (isGet || !(options?.keepalive ?? of(keepaliveOf))) return used.add(one.url);
   sent[sent.length] = one;
@@ -98,6 +98,14 @@ patch(globalThis, "fetch", (original) => function (...given) {
   try { noteRequest(promise, given[0], given[1]); } catch { /* the request is malformed, too */ }
   return promise;
 });
+// The gateway takes their preflights for those of data.
+const noteBeacon = (original) => function (...given) {
+  const result = original.apply(this, given);
+  try { sent[sent.length] = { url: resolved(given[0]), isUsed: false }; } catch { /* not a URL */ }
+  return result;
+};
+patch(prototypeOf("Navigator"), "sendBeacon", noteBeacon);
+patch(globalThis, "fetchLater", noteBeacon);
 patch(globalThis.XMLHttpRequest.prototype, "open", (original) => function (...given) {
   const result = original.apply(this, given);
   used.add(resolved(given[1]));
