@@ -388,6 +388,8 @@ _UNUSED = {
     "sent": f"fetch('/faulty', {_POST})",
     "sent-with-catch": f"fetch('/faulty', {_POST}).catch(() => 0)",
     "as-request": f"fetch(new Request('/faulty', {_POST})).catch(() => 0)",
+    "sent-by-a-frame": f"""</script>
+      <iframe srcdoc="<script>fetch('/faulty', {_POST})</script>"></iframe><script>""",
 }
 _USED = {
     "read": f"fetch('/faulty', {_POST}).then((answer) => answer.text()).catch(() => 0)",
@@ -441,16 +443,20 @@ _SHOW = "(answer) => answer.text()).then((text) => { out.textContent = text; })"
         f"Promise.all([fetch('/slow', {_POST})]).then(([answer]) => answer).then({_SHOW}",
         f"(async () => fetch('/slow', {_POST}))().then({_SHOW}",
         f"(async () => {{ out.textContent = await (await fetch('/slow', {_POST})).text(); }})()",
+        # The frame's request waits in the HTTP cache for that of the preload.
+        """</script><link rel=preload as=fetch crossorigin href=/slow>
+          <iframe srcdoc="<script>fetch('/slow').then((answer) => answer.text())
+            .then((text) => { parent.out.textContent = text; })</script>"></iframe><script>""",
     ],
-    ids=["then", "catch", "all", "async", "await"],
+    ids=["then", "catch", "all", "async", "await", "preloaded-for-a-frame"],
 )
-async def test_a_slow_response_to_a_keepalive_request_is_waited_for(
+async def test_a_slow_response_that_the_page_uses_is_waited_for(
     script: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/slow":
             await asyncio.sleep(0.8)
-            return web.Response(text="data")
+            return web.Response(text="data", headers={"Cache-Control": "max-age=600"})
         text = f"<!DOCTYPE html><title>t</title><p>text<p id=out></p><script>{script}</script>"
         return web.Response(text=text, content_type="text/html")
 

@@ -3,6 +3,7 @@ import {
   begin, call, countActivity, countFetches, listen, newMap, newSet, now, page, patch, Promise, prototypeOf,
   querySelectorAll, setTimeout, then, timers, URL,
 } from "./core.js";
+import { forEachFrame } from "./document.js";
 
 // ---- Promises that are resolved outside the page's thread.
 const watchWith = (start, owner, ...methods) => {
@@ -76,17 +77,31 @@ const noteRequest = (promise, target, options) => {
   return watchUse(promise, one);
 };
 const { get: linkTarget } = Object.getOwnPropertyDescriptor(HTMLLinkElement.prototype, "href");
-// The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
-export const unused = () => {
-  let urls = "";
-  const note = (url) => { if (!used.has(url)) urls += "\0" + url; };
-  for (let i = 0; i < sent.length; i++) if (sent[i].isUsed) used.add(sent[i].url);
-  for (let i = 0; i < sent.length; i++) note(sent[i].url);
+// The URLs of this document and its frames: those whose responses are used, and those of sent or preloaded requests.
+export const usage = () => {
+  const optional = [];
+  const note = (url) => { optional[optional.length] = url; };
+  for (let i = 0; i < sent.length; i++) {
+    note(sent[i].url);
+    if (sent[i].isUsed) used.add(sent[i].url);
+  }
   // Scripts and modules are left out: nothing shows whether an import uses them.
   const preloads = call(querySelectorAll, document, ['link[rel~="preload" i][as="fetch" i]']);
   for (let i = 0; i < preloads.length; i++) {
     try { note(resolved(call(linkTarget, preloads[i], []))); } catch { /* not a URL */ }
   }
+  forEachFrame((probe) => {
+    const within = probe.usage();
+    within.used.forEach((url) => { used.add(url); });
+    for (let i = 0; i < within.optional.length; i++) note(within.optional[i]);
+  });
+  return { used, optional };
+};
+// The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
+export const unused = () => {
+  const { optional } = usage();
+  let urls = "";
+  for (let i = 0; i < optional.length; i++) if (!used.has(optional[i])) urls += "\0" + optional[i];
   return urls;
 };
 patch(globalThis, "fetch", (original) => function (...given) {

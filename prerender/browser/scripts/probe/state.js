@@ -1,5 +1,5 @@
 import { animationEnds } from "./animations.js";
-import { getResponseHeader, unused } from "./async_work.js";
+import { getResponseHeader, unused, usage } from "./async_work.js";
 import { acknowledged } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
@@ -85,6 +85,7 @@ const state = () => {
 state.lead = lead;
 state.sheets = restyled;
 state.unused = unused;
+state.usage = usage;
 state.refusedStyles = refusedStyles;
 state.attached = attached;
 
