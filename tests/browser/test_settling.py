@@ -218,6 +218,21 @@ async def test_a_blocked_database_is_waited_for(
     assert ">done<" in (await proxy.crawl("/")).text
 
 
+async def test_a_database_that_stays_blocked_is_not_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = """<!DOCTYPE html><title>t</title><p id="out">waiting</p><script>
+      indexedDB.open("news", 1).onsuccess = (event) => {
+        globalThis.first = event.target.result;
+        indexedDB.deleteDatabase("news").onblocked = () => {
+          const { working } = globalThis[Symbol.for("prerender.probe")]();
+          out.textContent = `${working} waited for`;
+        };
+      };</script>"""
+    proxy = await start_proxy((await pages(start_origin, {"/": page})).url, SITE)
+    assert ">0 waited for<" in (await proxy.crawl("/")).text
+
+
 async def test_own_data_is_waited_for_longer_than_the_patience(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -279,20 +279,28 @@ patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (
   return result;
 });
 
-// ---- IndexedDB: a request or transaction is pending until one of its final events. "blocked" is none: success follows
-// when other connections are closed.
+// ---- IndexedDB: a request or transaction is pending until one of its final events, except while a request is blocked:
+// it goes on when other connections are closed.
 export const untilEvent = (target, ...events) => {
   if (!target) return;
   const end = begin();
   for (const event of events) listen.call(target, event, end);
 };
+const blocked = newSet();
 for (const method of ["open", "deleteDatabase"]) {
   patch(prototypeOf("IDBFactory"), method, (original) => function (...given) {
     const request = original.apply(this, given);
-    untilEvent(request, "success", "error");
+    untilEvent(request, "success", "error", "blocked");
+    listen.call(request, "blocked", () => blocked.add(request));
     return request;
   });
 }
+patch(prototypeOf("IDBDatabase"), "close", (original) => function (...given) {
+  const result = original.apply(this, given);
+  blocked.forEach((request) => { untilEvent(request, "success", "error"); });
+  blocked.clear();
+  return result;
+});
 watchPromise(prototypeOf("IDBFactory"), "databases");
 patch(prototypeOf("IDBDatabase"), "transaction", (original) => function (...given) {
   const transaction = original.apply(this, given);
