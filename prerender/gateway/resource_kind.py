@@ -27,10 +27,29 @@ _BY_ENDING = {
 }
 _ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in endings}
 
-# What browsers show; anything else they save.
+# What Chromium shows; anything else it saves (blink/common/mime_util). It guesses at the type of what
+# has none or an unknown one.
 _SHOWN = re.compile(
-    r"(?:text|image|audio|video)/.*|application/(?:pdf|json|xml|(?:[\w.-]+\+)(?:json|xml))|",
-    re.IGNORECASE,
+    r"""
+    text/(?!(?:
+        (?:x-)?(?:calendar|csv|qif|vcalendar|vcard) | x-vcf | directory | ldif | rtf | ofx | tsv
+        | (?:comma|tab)-separated-values | vnd\.sun\.j2me\.app-descriptor | x-ms-(?:iqy|odc)
+    )$).*
+    | image/(?:
+        p?jpeg | jpg | (?:x-|a)?png | gif | webp | avif | jxl | bmp | svg\+xml | x-xbitmap | x-icon
+        | vnd\.microsoft\.icon
+    )
+    | (?:audio|video)/(?:
+        (?:x-)?(?:mp3|wav|mpegurl) | x-m4[av] | aac | flac | mp4 | ogg | webm | x-matroska
+    )
+    | audio/mpeg | video/3gpp
+    | application/(?:
+        pdf | xml | (?:atom|rss|xhtml)\+xml | (?:[\w.-]+\+)?json | (?:x-)?(?:java|ecma)script | ogg
+        | x-mpegurl | vnd\.apple\.mpegurl | unknown
+    )
+    | multipart/x-mixed-replace | unknown/unknown | \*/\* | [^/]*
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from aiohttp import web
 
+from prerender.gateway.resource_kind import replaces_page
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.plain_browser import plain_browser
 
@@ -112,6 +113,7 @@ NOT_SHOWN = {
     "/nothing": web.Response(status=204),
     "/attachment": web.Response(text="a", headers=SAVED),
     "/archive": web.Response(body=bytes(100), content_type="application/zip"),
+    "/table": web.Response(text="a,b", content_type="text/csv"),
     "/redirect": web.Response(status=302, headers={"Location": "/archive"}),
 }
 
@@ -245,6 +247,47 @@ async def test_endless_reloads_end(
     assert (await proxy.crawl("/0")).status == 503
     assert origin.count("/0") < 10
     assert "complete" in (await proxy.crawl("/after")).text
+
+
+# Not application/pdf, which headless browsers save.
+TYPES = """
+text/html text/plain text/css text/markdown text/x-anything text/xml text/json text/javascript
+text/calendar text/x-calendar text/vcalendar text/x-vcalendar text/vcard text/x-vcard text/x-vcf
+text/directory text/ldif text/qif text/x-qif text/rtf text/ofx text/csv text/x-csv text/tsv
+text/comma-separated-values text/tab-separated-values text/vnd.sun.j2me.app-descriptor
+text/x-ms-iqy text/x-ms-odc text/csv-schema
+application/json application/ld+json application/xml application/rss+xml application/atom+xml
+application/xhtml+xml application/rdf+xml application/gpx+xml application/javascript
+application/x-javascript application/ecmascript application/ogg application/zip application/rtf
+application/octet-stream application/wasm application/x-sh application/unknown unknown/unknown */*
+image/jpeg image/png image/apng image/gif image/webp image/avif image/bmp image/svg+xml image/x-icon
+image/vnd.microsoft.icon image/tiff image/heic image/vnd.dwg image/anything+xml
+audio/mpeg audio/mp4 audio/ogg audio/wav audio/flac audio/midi audio/basic audio/aiff
+video/mp4 video/webm video/ogg video/mpeg video/quicktime video/x-msvideo
+multipart/mixed font/woff2 model/gltf+json anything
+"""
+
+
+async def test_a_browser_shows_the_same_types(start_origin: StartOrigin) -> None:
+    """``replaces_page`` agrees with a browser."""
+    types = TYPES.split()
+    found = {
+        f"/{number}": web.Response(body=b"text", headers={"Content-Type": media_type})
+        for number, media_type in enumerate(types)
+    }
+    origin = await pages(start_origin, found)
+    async with plain_browser() as browser:
+        target = await browser.call("Target.createTarget", url="about:blank")
+        page = await browser.attach(target["targetId"])
+        shown = {}
+        for number, media_type in enumerate(types):
+            opened = await page.call("Page.navigate", url=f"{origin.url}/{number}")
+            shown[media_type] = opened.get("errorText") != "net::ERR_ABORTED"
+    expected = {
+        media_type: replaces_page(200, {"Content-Type": f"{media_type}; charset=utf-8"})
+        for media_type in types
+    }
+    assert expected == shown
 
 
 LOCATIONS = {
