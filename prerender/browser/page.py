@@ -586,7 +586,7 @@ class Page:
         elif params["reason"] == "formSubmissionPost":
             self._depart(url)
         else:
-            self._requests.leaving = url
+            self._requests.leave(url)
             self._navigation = asyncio.get_running_loop().create_future()
 
     def _navigated(self, params: dict[str, Any]) -> None:
@@ -608,7 +608,7 @@ class Page:
             self._end_navigation()
 
     def _end_navigation(self) -> None:
-        self._requests.leaving = ""
+        self._requests.leave("")
         if self._navigation is not None and not self._navigation.done():
             self._navigation.set_result(None)
 

@@ -291,8 +291,8 @@ class Gateway:
                 if name in navigation:
                     headers[name] = navigation[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
-        # Without Sec-Fetch-Dest, it may be for a frame.
-        is_navigation = visit.requests.leaving or "Sec-Fetch-Dest" in request.headers
+        # Without Sec-Fetch-Dest, it may be for a frame or by a script.
+        is_navigation = "Sec-Fetch-Dest" in request.headers or url == visit.requests.next_document
         if is_navigation and exchange.destination == "document" and visit.is_elsewhere(url):
             return await self._leave(ask)
         if page_websocket.is_upgrade(request):
@@ -315,6 +315,7 @@ class Gateway:
                 if status in REDIRECTS and "Location" in response.headers:
                     given = end_to_end(response.headers)
                     self.egress.publish(given, own=ask.own)
+                    ask.visit.requests.redirect(ask.url, given["Location"])
                     passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
                     return Plain(status=status, headers=CIMultiDict(passed))
                 if not replaces_page(status, response.headers):

@@ -3,8 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
+
+from yarl import URL
 
 from prerender.gateway.exchange import Exchange, Traffic
 from prerender.gateway.needed_requests import DATA, Hanging, without_query
@@ -18,13 +20,14 @@ class PageRequests:
     Far beyond the limit of ``usage``, requests are not recorded. ``traffic``: the totals of all pages;
     ``hanging``: requests that have hung on other pages. ``document_url``: in the browser's spelling,
     after the document has been served. ``polled``: how often data was fetched, by URL without query.
-    ``leaving``: the URL to which the page navigates, until the browser has left it or stays, or ''.
+    ``leaving``: the URL to which the page navigates, until the browser has left it or stays, or '';
+    ``next_document``: the URL of its next request for that, which may be that of a redirect, or ''.
     """
 
     def __init__(self, origin: str, usage: PageUsage, traffic: Traffic, hanging: Hanging) -> None:
         self.exchanges: list[Exchange] = []
         self.document_url = ""
-        self.leaving = ""
+        self.leaving = self.next_document = ""
         self.polled: Counter[str] = Counter()
         self._own = f"{origin}/"
         self._usage = usage
@@ -36,6 +39,17 @@ class PageRequests:
     def requests(self) -> int:
         """The number of requests."""
         return self._usage.requests
+
+    def leave(self, url: str) -> None:
+        """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
+        self.leaving = url
+        self.next_document = url.partition("#")[0]
+
+    def redirect(self, url: str, location: str) -> None:
+        """Note that the page is redirected from a URL on its way to another page."""
+        with suppress(ValueError):
+            # In a browser's spelling.
+            self.next_document = str(URL(url).join(URL(location)).with_fragment(None))
 
     @contextmanager
     def exchange(self, method: str, url: str, destination: str) -> Iterator[Exchange]:

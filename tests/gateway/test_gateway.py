@@ -284,6 +284,33 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
     assert origin.count("/") == 5
 
 
+# To sites without encryption, browsers do not tell what a request is for.
+NAVIGATION = {"Accept": "text/html,*/*"}
+
+
+async def test_only_the_page_to_which_one_navigates_is_left_out(start_origin: StartOrigin) -> None:
+    moved = web.Response(status=302, headers={"Location": "/other page?ä#part"})
+    content: dict[str, str | web.Response] = {"/left": moved, "/part": "a part of the page"}
+    origin = await pages(start_origin, content)
+    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"here")
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, document) as visit:
+            host = "www.example.com"
+            await browser.request(host, "/", headers=NAVIGATION)
+            visit.requests.leave(f"http://{host}/left#top")
+            part = await browser.request(host, "/part", headers=NAVIGATION)
+            assert part.text == "a part of the page"
+            left = await browser.request(host, "/left", headers=NAVIGATION)
+            assert (left.status, left.text) == (302, "")
+            part = await browser.request(host, "/part", headers=NAVIGATION)
+            assert part.text == "a part of the page"
+            other = await browser.request(host, "/other%20page?%C3%A4", headers=NAVIGATION)
+            assert (other.status, other.text) == (200, "")
+            visit.requests.leave("")
+            part = await browser.request(host, "/left", headers=NAVIGATION)
+            assert part.headers["Location"].startswith("/other page")
+
+
 def _request(path: str, page: int) -> bytes:
     agent = USER_AGENT.format(page)
     return f"GET {path} HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: {agent}\r\n\r\n".encode()
