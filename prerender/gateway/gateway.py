@@ -57,8 +57,9 @@ _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
 _IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
-# After this time, the page to which one navigates is taken to be a page.
+# After this time and so many redirects, the page to which one navigates is taken to be a page.
 _LEAVING_SECONDS = 3.0
+_MOST_REDIRECTS = 5
 _OF_REDIRECTS = ("Location", "Set-Cookie", "Referrer-Policy")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
@@ -306,19 +307,23 @@ class Gateway:
         """Respond to the navigation of a page to another one. That one is not rendered here, so the
         browser gets as much of the response as tells it where to go, or that it stays. The page's
         virtual time stands still meanwhile."""
+        requests = ask.visit.requests
+        if requests.leaves_at is None:
+            requests.leaves_at = asyncio.get_running_loop().time() + _LEAVING_SECONDS
         with suppress(TimeoutError):
             async with (
-                asyncio.timeout(_LEAVING_SECONDS),
+                asyncio.timeout_at(requests.leaves_at),
                 self.egress.ask(ask, ask.headers) as response,
             ):
                 ask.exchange.status = status = response.status
-                if status in REDIRECTS and "Location" in response.headers:
+                is_redirect = status in REDIRECTS and "Location" in response.headers
+                if is_redirect and requests.redirects < _MOST_REDIRECTS:
                     given = end_to_end(response.headers)
                     self.egress.publish(given, own=ask.own)
-                    ask.visit.requests.redirect(ask.url, given["Location"])
+                    requests.redirect(ask.url, given["Location"])
                     passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
                     return Plain(status=status, headers=CIMultiDict(passed))
-                if not replaces_page(status, response.headers):
+                if not is_redirect and not replaces_page(status, response.headers):
                     return Plain(status=HTTPStatus.NO_CONTENT)
         return Plain(body=b"", content_type="text/html")
 

@@ -21,13 +21,14 @@ class PageRequests:
     ``hanging``: requests that have hung on other pages. ``document_url``: in the browser's spelling,
     after the document has been served. ``polled``: how often data was fetched, by URL without query.
     ``leaving``: the URL to which the page navigates, until the browser has left it or stays, or '';
-    ``next_document``: the URL of its next request for that, which may be that of a redirect, or ''.
+    ``next_document``: the URL of its next request for that, which may be that of a redirect, or '';
+    ``redirects``: their number; ``leaves_at``: when it is taken to have left, or None.
     """
 
     def __init__(self, origin: str, usage: PageUsage, traffic: Traffic, hanging: Hanging) -> None:
         self.exchanges: list[Exchange] = []
         self.document_url = ""
-        self.leaving = self.next_document = ""
+        self.leave("")
         self.polled: Counter[str] = Counter()
         self._own = f"{origin}/"
         self._usage = usage
@@ -44,9 +45,12 @@ class PageRequests:
         """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
         self.leaving = url
         self.next_document = url.partition("#")[0]
+        self.redirects = 0
+        self.leaves_at: float | None = None
 
     def redirect(self, url: str, location: str) -> None:
         """Note that the page is redirected from a URL on its way to another page."""
+        self.redirects += 1
         with suppress(ValueError):
             # In a browser's spelling.
             self.next_document = str(URL(url).join(URL(location)).with_fragment(None))

@@ -311,6 +311,28 @@ async def test_only_the_page_to_which_one_navigates_is_left_out(start_origin: St
             assert part.headers["Location"].startswith("/other page")
 
 
+async def test_all_redirects_of_a_navigation_have_one_limit(start_origin: StartOrigin) -> None:
+    moved = {"Location": "/loop", "Content-Type": "application/zip"}
+    content: dict[str, str | web.Response] = {"/loop": web.Response(status=302, headers=moved)}
+    origin = await pages(start_origin, content)
+    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"here")
+    host = "www.example.com"
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, document) as visit:
+            await browser.request(host, "/", headers=NAVIGATION)
+            for _ in range(2):
+                visit.requests.leave(f"http://{host}/loop")
+                origin.requests.clear()
+                ends = set()
+                while (
+                    answer := await browser.request(host, "/loop", headers=NAVIGATION)
+                ).status == 302:
+                    ends.add(visit.requests.leaves_at)
+                    assert origin.count("/loop") < 10
+                assert (answer.status, answer.text) == (200, "")
+                assert len(ends) == 1
+
+
 def _request(path: str, page: int) -> bytes:
     agent = USER_AGENT.format(page)
     return f"GET {path} HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: {agent}\r\n\r\n".encode()
