@@ -56,6 +56,8 @@ _MAX_URLS_LENGTH = 8_000_000
 _MAX_FRAMES = 200
 # How long a settled page is waited for that navigates to another one, which may not respond.
 _LEAVING_SECONDS = 5.0
+# A page that stops loading for another navigation starts again in the same task.
+_RESTART_SECONDS = 0.1
 # Requests beyond [network] max_requests are refused; this many times as many end the page.
 _FLOOD = 3
 # Characters in a part of the serializer's result (serialize/html.js).
@@ -88,8 +90,9 @@ class Page:
         self._clock = context.clock
         self._tab: Tab
         self._departure: asyncio.Future[str] | None = None
-        # A navigation to another document, until the browser has left the page or stays there.
-        self._navigation: asyncio.Future[None] | None = None
+        # Whether the browser has left the page or stays there, after navigations to others.
+        self._arrived = asyncio.Event()
+        self._stays: asyncio.TimerHandle | None = None
         self._url = ""
         # The parameter by which the page has reloaded itself past caches, or ''.
         self._cache_buster = ""
@@ -132,6 +135,7 @@ class Page:
         tab.session.on("Inspector.targetCrashed", self._crashed)
         tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
         tab.session.on("Page.frameNavigated", self._navigated)
+        tab.session.on("Page.frameStartedLoading", self._started_loading)
         tab.session.on("Page.frameStoppedLoading", self._stopped_loading)
         tab.session.on("Page.frameAttached", self._frame_attached)
         tab.session.on("Page.navigatedWithinDocument", self._url_changed)
@@ -281,6 +285,7 @@ class Page:
     def _begin(self, visit: Visit) -> asyncio.Future[str]:
         """Begin a visit. The future completes when the page departs, with the URL, or fails if it
         cannot be rendered in this context."""
+        self._keep_waiting()
         self._visit = visit
         self._requests = visit.requests
         self._departure = departure = asyncio.get_running_loop().create_future()
@@ -319,12 +324,14 @@ class Page:
             either: set[asyncio.Future[Any]] = {settling, self._departure}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if leaving := self._requests.leaving:
-                assert self._navigation is not None
                 reloads = self._reloads
-                await asyncio.wait({self._navigation}, timeout=_LEAVING_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LEAVING_SECONDS):
+                        while self._requests.leaving:
+                            await self._arrived.wait()
                 if self._requests.leaving or self._reloads > reloads:
                     # There is no response, or another document, which has not settled.
-                    self._depart(leaving)
+                    self._depart(self._requests.leaving or leaving)
             if self._departure.done():
                 return settler.cut_off(SettleReason.DEPARTED)
             return settling.result()
@@ -582,12 +589,14 @@ class Page:
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
         if is_same_page(self._url, url.partition("#")[0], time.time()):
+            self._end_navigation()
             self._reloaded(url, url)
         elif params["reason"] == "formSubmissionPost":
             self._depart(url)
         else:
+            self._end_navigation()
             self._requests.leave(url)
-            self._navigation = asyncio.get_running_loop().create_future()
+            self._arrived.clear()
 
     def _navigated(self, params: dict[str, Any]) -> None:
         """Handle another document, in the page or a frame. It may be the page's own again, by way of
@@ -603,14 +612,27 @@ class Page:
             self._end_navigation()
 
     def _stopped_loading(self, params: dict[str, Any]) -> None:
-        """Handle the end of loading, of the page or a frame: without another document, it stays."""
-        if self._departure is not None and params["frameId"] == self._tab.target_id:
-            self._end_navigation()
+        """Handle the end of loading, of the page or a frame: without another document, it stays, unless
+        it starts again at once, for a navigation that replaces another."""
+        mine = params["frameId"] == self._tab.target_id
+        if self._departure is not None and mine and self._requests.leaving:
+            self._keep_waiting()
+            loop = asyncio.get_running_loop()
+            self._stays = loop.call_later(_RESTART_SECONDS, self._end_navigation)
+
+    def _started_loading(self, params: dict[str, Any]) -> None:
+        if params["frameId"] == self._tab.target_id:
+            self._keep_waiting()
+
+    def _keep_waiting(self) -> None:
+        if self._stays is not None:
+            self._stays.cancel()
+            self._stays = None
 
     def _end_navigation(self) -> None:
+        self._keep_waiting()
         self._requests.leave("")
-        if self._navigation is not None and not self._navigation.done():
-            self._navigation.set_result(None)
+        self._arrived.set()
 
     def _reloaded(self, url: str, arrived_at: str) -> None:
         self._cache_buster = added_time(self._url, arrived_at, time.time())

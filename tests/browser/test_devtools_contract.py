@@ -367,6 +367,20 @@ async def test_a_page_that_navigates_loads_until_it_leaves_or_stays(
     origin.answer.clear()
 
 
+async def test_a_navigation_that_replaces_another_starts_loading_again(page: Opened) -> None:
+    await page.show("")
+    events: asyncio.Queue[str] = asyncio.Queue()
+    for name in ("RequestedNavigation", "StartedLoading", "StoppedLoading"):
+        page.session.on(f"Page.frame{name}", lambda _, name=name: events.put_nowait(name))
+    began = ["RequestedNavigation", "StartedLoading"]
+    replaced = ["RequestedNavigation", "StoppedLoading", "StartedLoading", "StoppedLoading"]
+    with page.visit():
+        for path, expected in (("hang", began), ("download", replaced)):
+            await page.session.evaluate(f"location = '/{path}', 0")
+            async with asyncio.timeout(raw.SECONDS):
+                assert [await events.get() for _ in expected] == expected
+
+
 async def test_dialogs(page: Opened) -> None:
     await page.show("")
     for kind in ("alert", "confirm", "prompt"):

@@ -159,6 +159,48 @@ async def test_a_page_goes_where_a_browser_goes(
     assert (answer.status, ">known<" in answer.text) == (200, True)
 
 
+# What the page does while it waits for another page.
+REPLACED = {
+    "another": ("location = '/b'", (302, f"{SITE}/b")),
+    "a download": ("location = '/nothing'", (200, None)),
+    "itself": ("document.cookie = 'a=b'; location.reload()", (200, None)),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+async def test_the_last_navigation_counts(
+    name: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    script, expected = REPLACED[name]
+    leaving = f"""onload = () => setTimeout(() => {{
+        location = "/slow"; fetch("/data").then(() => {{ {script} }});
+    }})"""
+    application = web.Application()
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def respond(request: web.Request) -> web.Response:
+        match request.path:
+            case "/slow":
+                asked.set()
+                await ended.wait()
+            case "/data":
+                await asked.wait()
+            case "/nothing":
+                return web.Response(status=204)
+        text = "<p>here" if request.cookies else f"<p>here<script>{leaving}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application.router.add_get("/{path:.*}", respond)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    try:
+        async with asyncio.timeout(15):
+            answer = await proxy.crawl("/")
+    finally:
+        ended.set()
+    assert (answer.status, answer.headers.get("Location")) == expected
+
+
 @pytest.mark.ci_only
 async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, _content(NOT_REDIRECTS))
