@@ -368,17 +368,23 @@ async def test_a_page_that_navigates_loads_until_it_leaves_or_stays(
 
 
 async def test_a_navigation_that_replaces_another_starts_loading_again(page: Opened) -> None:
+    shown = page.session.expect("Page.frameStoppedLoading")
     await page.show("")
+    await happened(shown)
+    requested, started, stopped = (
+        "Page.frameRequestedNavigation",
+        "Page.frameStartedLoading",
+        "Page.frameStoppedLoading",
+    )
     events: asyncio.Queue[str] = asyncio.Queue()
-    for name in ("RequestedNavigation", "StartedLoading", "StoppedLoading"):
-        page.session.on(f"Page.frame{name}", lambda _, name=name: events.put_nowait(name))
-    began = ["RequestedNavigation", "StartedLoading"]
-    replaced = ["RequestedNavigation", "StoppedLoading", "StartedLoading", "StoppedLoading"]
+    for name in (requested, started, stopped):
+        page.session.on(name, lambda _, name=name: events.put_nowait(name))
+    replaced = [requested, started, requested, stopped, started, stopped]
+    script = "location = '/hang'; void fetch('/').then(() => { location = '/download' })"
     with page.visit():
-        for path, expected in (("hang", began), ("download", replaced)):
-            await page.session.evaluate(f"location = '/{path}', 0")
-            async with asyncio.timeout(raw.SECONDS):
-                assert [await events.get() for _ in expected] == expected
+        await page.session.evaluate(script)
+        async with asyncio.timeout(raw.SECONDS):
+            assert [await events.get() for _ in replaced] == replaced
 
 
 async def test_dialogs(page: Opened) -> None:
