@@ -379,12 +379,17 @@ async def test_a_navigation_that_replaces_another_starts_loading_again(page: Ope
     events: asyncio.Queue[str] = asyncio.Queue()
     for name in (requested, started, stopped):
         page.session.on(name, lambda _, name=name: events.put_nowait(name))
-    replaced = [requested, started, requested, stopped, started, stopped]
+    # The replaced one may stop before the other one starts.
+    overlapping = [requested, started, requested, started, stopped]
+    separate = [requested, started, requested, stopped, started, stopped]
     script = "location = '/hang'; void fetch('/').then(() => { location = '/download' })"
     with page.visit():
         await page.session.evaluate(script)
         async with asyncio.timeout(raw.SECONDS):
-            assert [await events.get() for _ in replaced] == replaced
+            got = [await events.get() for _ in overlapping]
+            if got != overlapping:
+                got.append(await events.get())
+            assert got in (overlapping, separate)
 
 
 async def test_dialogs(page: Opened) -> None:
