@@ -19,6 +19,7 @@ from prerender.background import cancel_all
 from prerender.browser import probe, serializer
 from prerender.browser.browser_context import Context
 from prerender.browser.chromium import Chromium
+from prerender.browser.departure import Departure
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
 from prerender.browser.emulation import AS_OPENED, Window, become, window_of
 from prerender.browser.page_results import (
@@ -43,21 +44,15 @@ from prerender.errors import (
 from prerender.gateway.document import Document
 from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.urls.tracking import added_time, is_same_page
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
 # In workers, Date cannot be corrected, so if the clock is further ahead, the context is replaced.
 LEAD_SECONDS = 60.0
-MAX_RELOADS = 3
 # Of all URLs that a page gives itself. Each occupies the browser process by its length.
 _MAX_URLS_LENGTH = 8_000_000
 # An ordinary page has a few frames. Each costs the browser process a few milliseconds.
 _MAX_FRAMES = 200
-# How long a settled page is waited for that navigates to another one, which may not respond.
-_LEAVING_SECONDS = 5.0
-# A page that stops loading for another navigation starts again in the same task.
-_RESTART_SECONDS = 0.1
 # Requests beyond [network] max_requests are refused; this many times as many end the page.
 _FLOOD = 3
 # Characters in a part of the serializer's result (serialize/html.js).
@@ -89,14 +84,6 @@ class Page:
         self.context = context
         self._clock = context.clock
         self._tab: Tab
-        self._departure: asyncio.Future[str] | None = None
-        # Whether the browser has left the page or stays there, after navigations to others.
-        self._arrived = asyncio.Event()
-        self._stays: asyncio.TimerHandle | None = None
-        self._url = ""
-        # The parameter by which the page has reloaded itself past caches, or ''.
-        self._cache_buster = ""
-        self._reloads = 0
         self._visit: Visit | None = None
         self._free_at = 0.0
         self._over_limit = ""
@@ -133,12 +120,9 @@ class Page:
         self.context.renders += 1
         self._tab = tab = await Tab.open(self.context, self.number)
         tab.session.on("Inspector.targetCrashed", self._crashed)
-        tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
-        tab.session.on("Page.frameNavigated", self._navigated)
-        tab.session.on("Page.frameStartedLoading", self._started_loading)
-        tab.session.on("Page.frameStoppedLoading", self._stopped_loading)
         tab.session.on("Page.frameAttached", self._frame_attached)
-        tab.session.on("Page.navigatedWithinDocument", self._url_changed)
+        for event in ("frameRequestedNavigation", "navigatedWithinDocument"):
+            tab.session.on(f"Page.{event}", self._count_url)
         self._urls_length = 0
 
     async def _become(self, variant: Variant) -> None:
@@ -184,8 +168,7 @@ class Page:
         BrowserGone.
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
-        departure = self._begin(visit)
-        self._url, self._reloads, self._cache_buster = url.partition("#")[0], 0, ""
+        departure = self._begin(url, visit)
         if self.context.process is not None:
             self.context.process.begin()
         partial = False
@@ -196,13 +179,13 @@ class Page:
                 await self._clock.catch_up()
                 await self._become(variant)
                 frame_id = await self._tab.navigate(url, timeout, scripts=True)
-                settled = await self._settle(settler)
-            if departure.done():
-                return Departed(departure.result(), settled)
+                settled = await self._settle(settler, departure)
+            if departure.to.done():
+                return Departed(departure.to.result(), settled)
         except TimeoutError:
-            if visit.requests.leaving:
+            if departure.leaving:
                 self.broken = True
-                return Departed(visit.requests.leaving, settler.cut_off(SettleReason.DEPARTED))
+                return Departed(departure.leaving, settler.cut_off(SettleReason.DEPARTED))
             partial = True
             settled = settler.cut_off(SettleReason.CUT_OFF)
             frame_id = await self._stop()
@@ -215,12 +198,13 @@ class Page:
             self.broken = True
             raise
         finally:
-            self._departure = None
+            departure.end()
         started = time.monotonic()
         await settler.restore()
         complaints, malformed = await self._faults(settler, visit)
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
+        options = replace(options, cache_buster=departure.cache_buster)
         options = await self._options_for(settler, visit, options)
         result = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in result.pop("resources"))
@@ -269,33 +253,24 @@ class Page:
         Without ``scripts``, none of the page's run. Raises RenderError. After any error, the page is
         not used again.
         """
-        self._begin(visit)
+        departure = self._begin(url, visit)
         try:
             await self._clock.catch_up()
             await self._become(variant)
             await self._tab.navigate(url, COMMAND_SECONDS, scripts=scripts)
-            await self._settle(self._settler(visit, limits, window_of(variant)))
+            await self._settle(self._settler(visit, limits, window_of(variant)), departure)
             yield self._tab
         except BaseException:
             self.broken = True
             raise
         finally:
-            self._departure = None
+            departure.end()
 
-    def _begin(self, visit: Visit) -> asyncio.Future[str]:
-        """Begin a visit. The future completes when the page departs, with the URL, or fails if it
-        cannot be rendered in this context."""
-        self._keep_waiting()
+    def _begin(self, url: str, visit: Visit) -> Departure:
+        """Begin a visit. Its departure fails if the page cannot be rendered in this context."""
         self._visit = visit
-        self._requests = visit.requests
-        self._departure = departure = asyncio.get_running_loop().create_future()
-
-        def in_doubt() -> None:
-            if not departure.done():
-                departure.set_exception(NeedsNewContext(_WHOSE))
-                departure.exception()  # mark it as retrieved: the page may have settled
-
-        visit.when_in_doubt = in_doubt
+        departure = Departure(self._tab, url, visit.requests)
+        visit.when_in_doubt = lambda: departure.fail(NeedsNewContext(_WHOSE))
         return departure
 
     def _settler(self, visit: Visit, limits: RenderSettings, window: Window) -> Settler:
@@ -316,23 +291,14 @@ class Page:
         metrics = window.metrics(height)
         await self._tab.session.call("Emulation.setDeviceMetricsOverride", **metrics)
 
-    async def _settle(self, settler: Settler) -> Settled:
+    async def _settle(self, settler: Settler, departure: Departure) -> Settled:
         """Wait until the page has settled or has navigated to another document."""
-        assert self._departure is not None
         settling = asyncio.create_task(settler.settle(), name=f"settle {self!r}")
         try:
-            either: set[asyncio.Future[Any]] = {settling, self._departure}
+            either: set[asyncio.Future[Any]] = {settling, departure.to}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if leaving := self._requests.leaving:
-                reloads = self._reloads
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LEAVING_SECONDS):
-                        while self._requests.leaving:
-                            await self._arrived.wait()
-                if self._requests.leaving or self._reloads > reloads:
-                    # There is no response, or another document, which has not settled.
-                    self._depart(self._requests.leaving or leaving)
-            if self._departure.done():
+            await departure.decide()
+            if departure.to.done():
                 return settler.cut_off(SettleReason.DEPARTED)
             return settling.result()
         finally:
@@ -364,8 +330,7 @@ class Page:
     ) -> SerializeOptions:
         """The options with what only this page's scripts and policy tell."""
         # A moving drawing differs in each render, and so would the snapshot's ETag.
-        drawings = not settler.animates
-        options = replace(options, drawings=drawings, cache_buster=self._cache_buster)
+        options = replace(options, drawings=not settler.animates)
         if visit.has_policy:
             refused = await self._refused_styles()
             options = replace(options, has_policy=True, refused_styles=refused)
@@ -572,77 +537,10 @@ class Page:
             # Immediately: the browser drops pending work of the page with it.
             self._end(f"more than {_MAX_FRAMES} frames")
 
-    def _url_changed(self, params: dict[str, Any]) -> None:
-        self._count_url(params["url"])
-
-    def _count_url(self, url: str) -> None:
-        self._urls_length += len(url)
+    def _count_url(self, params: dict[str, Any]) -> None:
+        self._urls_length += len(params["url"])
         if self._urls_length > _MAX_URLS_LENGTH:
             self._end(f"more than {_MAX_URLS_LENGTH} characters of URLs")
-
-    def _navigation_requested(self, params: dict[str, Any]) -> None:
-        """Handle a navigation by the page. Changes of only the fragment are not reported here."""
-        url: str = params["url"]
-        self._count_url(url)
-        departure = self._departure
-        mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"
-        if departure is None or departure.done() or not mine or not url.startswith("http"):
-            return
-        if is_same_page(self._url, url.partition("#")[0], time.time()):
-            self._end_navigation()
-            self._reloaded(url, url)
-        elif params["reason"] == "formSubmissionPost":
-            self._depart(url)
-        else:
-            self._end_navigation()
-            self._requests.leave(url)
-            self._arrived.clear()
-
-    def _navigated(self, params: dict[str, Any]) -> None:
-        """Handle another document, in the page or a frame. It may be the page's own again, by way of
-        another one."""
-        frame = params["frame"]
-        if self._departure is None or frame["id"] != self._tab.target_id:
-            return
-        if leaving := self._requests.leaving:
-            if is_same_page(self._url, frame["url"], time.time()):
-                self._reloaded(leaving, frame["url"])
-            else:
-                self._depart(leaving)
-            self._end_navigation()
-
-    def _stopped_loading(self, params: dict[str, Any]) -> None:
-        """Handle the end of loading, of the page or a frame: without another document, it stays, unless
-        it starts again at once, for a navigation that replaces another."""
-        mine = params["frameId"] == self._tab.target_id
-        if self._departure is not None and mine and self._requests.leaving:
-            self._keep_waiting()
-            loop = asyncio.get_running_loop()
-            self._stays = loop.call_later(_RESTART_SECONDS, self._end_navigation)
-
-    def _started_loading(self, params: dict[str, Any]) -> None:
-        if params["frameId"] == self._tab.target_id:
-            self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        if self._stays is not None:
-            self._stays.cancel()
-            self._stays = None
-
-    def _end_navigation(self) -> None:
-        self._keep_waiting()
-        self._requests.leave("")
-        self._arrived.set()
-
-    def _reloaded(self, url: str, arrived_at: str) -> None:
-        self._cache_buster = added_time(self._url, arrived_at, time.time())
-        self._reloads += 1
-        if self._reloads > MAX_RELOADS:
-            self._depart(url)
-
-    def _depart(self, url: str) -> None:
-        if self._departure is not None and not self._departure.done():
-            self._departure.set_result(url)
 
 
 def _is_attached(value: object) -> bool:

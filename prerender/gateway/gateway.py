@@ -57,9 +57,6 @@ _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
 _IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
-# After this time and so many redirects, the page to which one navigates is taken to be a page.
-_LEAVING_SECONDS = 3.0
-_MOST_REDIRECTS = 5
 _OF_REDIRECTS = ("Location", "Set-Cookie", "Referrer-Policy")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
@@ -293,7 +290,8 @@ class Gateway:
                     headers[name] = navigation[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         # Without Sec-Fetch-Dest, it may be for a frame or by a script.
-        is_navigation = "Sec-Fetch-Dest" in request.headers or url == visit.requests.next_document
+        navigates = url == visit.requests.navigation.request_url
+        is_navigation = "Sec-Fetch-Dest" in request.headers or navigates
         if is_navigation and exchange.destination == "document" and visit.is_elsewhere(url):
             return await self._leave(ask)
         if page_websocket.is_upgrade(request):
@@ -307,20 +305,18 @@ class Gateway:
         """Respond to the navigation of a page to another one. That one is not rendered here, so the
         browser gets as much of the response as tells it where to go, or that it stays. The page's
         virtual time stands still meanwhile."""
-        requests = ask.visit.requests
-        if requests.leaves_at is None:
-            requests.leaves_at = asyncio.get_running_loop().time() + _LEAVING_SECONDS
+        navigation = ask.visit.requests.navigation
         with suppress(TimeoutError):
             async with (
-                asyncio.timeout_at(requests.leaves_at),
+                asyncio.timeout_at(navigation.deadline),
                 self.egress.ask(ask, ask.headers) as response,
             ):
                 ask.exchange.status = status = response.status
                 is_redirect = status in REDIRECTS and "Location" in response.headers
-                if is_redirect and requests.redirects < _MOST_REDIRECTS:
+                if is_redirect and navigation.may_be_redirected:
                     given = end_to_end(response.headers)
                     self.egress.publish(given, own=ask.own)
-                    requests.redirect(ask.url, given["Location"])
+                    navigation.redirect(ask.url, given["Location"])
                     passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
                     return Plain(status=status, headers=CIMultiDict(passed))
                 if not is_redirect and not replaces_page(status, response.headers):

@@ -3,13 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
-
-from yarl import URL
 
 from prerender.gateway.exchange import Exchange, Traffic
 from prerender.gateway.needed_requests import DATA, Hanging, without_query
+from prerender.gateway.page_navigation import PageNavigation
 from prerender.gateway.page_usage import PageUsage
 from prerender.gateway.resource_kind import MEDIA
 
@@ -20,15 +19,13 @@ class PageRequests:
     Far beyond the limit of ``usage``, requests are not recorded. ``traffic``: the totals of all pages;
     ``hanging``: requests that have hung on other pages. ``document_url``: in the browser's spelling,
     after the document has been served. ``polled``: how often data was fetched, by URL without query.
-    ``leaving``: the URL to which the page navigates, until the browser has left it or stays, or '';
-    ``next_document``: the URL of its next request for that, which may be that of a redirect, or '';
-    ``redirects``: their number; ``leaves_at``: when it is taken to have left, or None.
+    ``navigation``: to another page, until the browser has left this one or stays.
     """
 
     def __init__(self, origin: str, usage: PageUsage, traffic: Traffic, hanging: Hanging) -> None:
         self.exchanges: list[Exchange] = []
         self.document_url = ""
-        self.leave("")
+        self.navigation = PageNavigation()
         self.polled: Counter[str] = Counter()
         self._own = f"{origin}/"
         self._usage = usage
@@ -41,19 +38,14 @@ class PageRequests:
         """The number of requests."""
         return self._usage.requests
 
-    def leave(self, url: str) -> None:
-        """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
-        self.leaving = url
-        self.next_document = url.partition("#")[0]
-        self.redirects = 0
-        self.leaves_at: float | None = None
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the page navigates to another one."""
+        return bool(self.navigation.url)
 
-    def redirect(self, url: str, location: str) -> None:
-        """Note that the page is redirected from a URL on its way to another page."""
-        self.redirects += 1
-        with suppress(ValueError):
-            # In a browser's spelling.
-            self.next_document = str(URL(url).join(URL(location)).with_fragment(None))
+    def navigate(self, url: str) -> None:
+        """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
+        self.navigation = PageNavigation(url)
 
     @contextmanager
     def exchange(self, method: str, url: str, destination: str) -> Iterator[Exchange]:

@@ -297,7 +297,7 @@ async def test_only_the_page_to_which_one_navigates_is_left_out(start_origin: St
         with browser.visit(1, document) as visit:
             host = "www.example.com"
             await browser.request(host, "/", headers=NAVIGATION)
-            visit.requests.leave(f"http://{host}/left#top")
+            visit.requests.navigate(f"http://{host}/left#top")
             part = await browser.request(host, "/part", headers=NAVIGATION)
             assert part.text == "a part of the page"
             left = await browser.request(host, "/left", headers=NAVIGATION)
@@ -306,7 +306,7 @@ async def test_only_the_page_to_which_one_navigates_is_left_out(start_origin: St
             assert part.text == "a part of the page"
             other = await browser.request(host, "/other%20page?%C3%A4", headers=NAVIGATION)
             assert (other.status, other.text) == (200, "")
-            visit.requests.leave("")
+            visit.requests.navigate("")
             part = await browser.request(host, "/left", headers=NAVIGATION)
             assert part.headers["Location"].startswith("/other page")
 
@@ -321,13 +321,13 @@ async def test_all_redirects_of_a_navigation_have_one_limit(start_origin: StartO
         with browser.visit(1, document) as visit:
             await browser.request(host, "/", headers=NAVIGATION)
             for _ in range(2):
-                visit.requests.leave(f"http://{host}/loop")
+                visit.requests.navigate(f"http://{host}/loop")
                 origin.requests.clear()
                 ends = set()
                 while (
                     answer := await browser.request(host, "/loop", headers=NAVIGATION)
                 ).status == 302:
-                    ends.add(visit.requests.leaves_at)
+                    ends.add(visit.requests.navigation.deadline)
                     assert origin.count("/loop") < 10
                 assert (answer.status, answer.text) == (200, "")
                 assert len(ends) == 1

@@ -23,8 +23,8 @@ class NetworkView(Protocol):
         """The URLs of the finished ones, without that for the page's document."""
 
     @property
-    def leaving(self) -> str:
-        """The URL to which the page navigates, or ''."""
+    def is_leaving(self) -> bool:
+        """Whether the page navigates to another one."""
 
     @property
     def has_unfinished(self) -> bool:
@@ -89,7 +89,7 @@ class PageNetwork:
             view.requests,
             view.answered,
             unfinished=unfinished,
-            promising=bool(view.leaving) or (unfinished and view.waiting_for(patience_seconds)),
+            promising=view.is_leaving or (unfinished and view.waiting_for(patience_seconds)),
             programs=unfinished and view.loads_programs(parsed=parsed),
             fetches=view.fetches if unfinished else 0,
             ending=unfinished and view.has_ending,

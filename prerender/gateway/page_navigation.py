@@ -1,0 +1,43 @@
+"""The navigation of a page to another one."""
+
+import asyncio
+from contextlib import suppress
+
+from yarl import URL
+
+# After this time and so many redirects, the other page is taken to be one.
+RESPONSE_SECONDS = 3.0
+_MOST_REDIRECTS = 5
+
+
+class PageNavigation:
+    """A navigation to ``url``, or none: ''.
+
+    ``request_url``: the URL of its next request, which may be that of a redirect, or ''.
+    """
+
+    def __init__(self, url: str = "") -> None:
+        self.url = url
+        self.request_url = url.partition("#")[0]
+        self._redirects = 0
+        self._deadline: float | None = None
+
+    @property
+    def deadline(self) -> float:
+        """When the response must have come, in the time of the event loop. It begins with the first
+        request, and includes all redirects."""
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + RESPONSE_SECONDS
+        return self._deadline
+
+    @property
+    def may_be_redirected(self) -> bool:
+        """Whether another redirect is followed."""
+        return self._redirects < _MOST_REDIRECTS
+
+    def redirect(self, url: str, location: str) -> None:
+        """Note a redirect from a URL."""
+        self._redirects += 1
+        with suppress(ValueError):
+            # In a browser's spelling.
+            self.request_url = str(URL(url).join(URL(location)).with_fragment(None))
