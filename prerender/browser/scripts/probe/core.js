@@ -7,6 +7,8 @@ export const { navigation } = /** @type {any} */ (globalThis);
 export const { getEntriesByType } = globalThis.Performance.prototype;
 export const now = performance.now.bind(performance);
 export const { apply: call } = Reflect;
+const { exec } = RegExp.prototype;
+export const matched = (pattern, text) => call(exec, pattern, [text]);
 export const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
 export const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
 export const listen = EventTarget.prototype.addEventListener;

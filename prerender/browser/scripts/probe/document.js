@@ -1,6 +1,7 @@
 import { seekHandlers } from "./animations.js";
 import {
-  call, countMutations, getEntriesByType, listen, mutations, name, navigation, now, page, performance, querySelectorAll, URL,
+  call, countMutations, getEntriesByType, listen, matched, mutations, name, navigation, now, page, performance,
+  querySelectorAll, URL,
 } from "./core.js";
 
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
@@ -28,7 +29,7 @@ export const refreshDue = () => {
   /** @type {NodeListOf<HTMLMetaElement>} */
   const metas = call(querySelectorAll, document, ['meta[http-equiv="refresh" i]']);
   for (const meta of metas) {
-    const [, seconds, url] = REFRESH.exec(meta.content) ?? [];
+    const [, seconds, url] = matched(REFRESH, meta.content) ?? [];
     if (!url || !URL.canParse(url, page.baseURI)) continue;
     const [path] = new URL(url, page.baseURI).href.split("#");
     if (path !== location.href.split("#")[0]) return loadedAt + +seconds * 1000;

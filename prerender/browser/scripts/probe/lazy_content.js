@@ -1,5 +1,6 @@
 import {
-  begin, call, countActivity, Element, listen, Math, navigation, newMap, newSet, Node, page, patch, querySelectorAll, realFrame,
+  begin, call, countActivity, Element, listen, matched, Math, navigation, newMap, newSet, Node, page, patch,
+  querySelectorAll, realFrame,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
 import { awaitSight, unseen, wantFrame } from "./layout.js";
@@ -60,13 +61,12 @@ const { history } = globalThis;
 const metadata = () => call(querySelectorAll, document, [METADATA]);
 // An application that begins when it is visible has nothing of its own to restore.
 const PLACEHOLDER = /^(?:loading|.{0,30}(?:…|\.{3}))?$/i;
-const { exec } = RegExp.prototype;
 // Ordinary fragments are places in the page.
 const placeInSite = () => location.pathname + (location.hash[1] === "!" ? location.hash : "");
 let before = null;
 let isRestored = false;
 const noteMetadata = () => {
-  if (before || call(exec, PLACEHOLDER, [page.title])) return;
+  if (before || matched(PLACEHOLDER, page.title)) return;
   const found = metadata(), tags = [];
   for (let i = 0; i < found.length; i++) tags[i] = call(cloneNode, found[i], [true]);
   before = { url: location.href, search: location.search, place: placeInSite(), tags };

@@ -3,8 +3,8 @@ import { getResponseHeader, unused, usage } from "./async_work.js";
 import { acknowledged } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
-  activity, call, fetching, getEntriesByType, intervals, listen, mutations, name, newMap, now, open, page, patch, performance,
-  querySelector, then, timers,
+  activity, call, fetching, getEntriesByType, intervals, listen, matched, mutations, name, newMap, now, open, page, patch,
+  performance, querySelector, then, timers,
 } from "./core.js";
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
 import { attached, attachments } from "./internals.js";
@@ -151,14 +151,13 @@ patch(globalThis.console, "error", (original) => function (...given) {
 // in place of data.
 const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+)?json|text\/json)\s*(?:;|$)/i;
 const HTML_PAGE = /^\s*<(?:!doctype\s+html|html)\b/i;
-const { exec: match } = RegExp.prototype;
 const { indexOf, startsWith, trimStart } = String.prototype;
 const isHtmlPage = (text) => {
   let rest = text;
   // Not by a pattern, which takes stack for each character of a comment.
   for (;;) {
     rest = call(trimStart, rest, []);
-    if (!call(startsWith, rest, ["<!--"])) return call(match, HTML_PAGE, [rest]) !== null;
+    if (!call(startsWith, rest, ["<!--"])) return matched(HTML_PAGE, rest) !== null;
     const end = call(indexOf, rest, ["-->"]);
     if (end < 0) return false;
     rest = call(cut, rest, [end + 3]);
@@ -166,7 +165,7 @@ const isHtmlPage = (text) => {
 };
 const texts = newMap(); // the last responses with their URLs
 const remember = (text, url, type) => {
-  if (!call(match, JSON_TYPE, [type ?? ""]) && !isHtmlPage(text)) return;
+  if (!matched(JSON_TYPE, type ?? "") && !isHtmlPage(text)) return;
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
