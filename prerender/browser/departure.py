@@ -8,7 +8,7 @@ from typing import Any
 from prerender.browser.tab import Tab
 from prerender.gateway.page_navigation import RESPONSE_SECONDS
 from prerender.gateway.page_requests import PageRequests
-from prerender.urls.tracking import added_time, is_same_page
+from prerender.urls.cache_busters import added_time, is_same_page
 
 MAX_RELOADS = 3
 # The gateway's limit, and time for the browser to act on the response.

@@ -15,7 +15,7 @@ from prerender.gateway.page_usage import PageUsage
 from prerender.http.retry_after import seconds_of
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.urls.tracking import is_same_page
+from prerender.urls.cache_busters import is_same_page
 
 # A page with hundreds of frames keeps the browser's main thread busy, which all pages share. The first
 # frames get their documents at once; each further one waits its turn.

@@ -8,9 +8,9 @@ from prerender.gateway.document import Document
 from prerender.http import forwarding_headers
 from prerender.snapshots.snapshot import Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
+from prerender.urls.cache_busters import is_same_page
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_reference, redirected
-from prerender.urls.tracking import is_same_page
 
 
 class Redirects:

@@ -30,7 +30,7 @@ from prerender.gateway.resource_kind import ResponseFault
 from prerender.gateway.visit import Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
-from prerender.urls.tracking import has_current_time
+from prerender.urls.cache_busters import has_current_time
 
 # Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
 # 4xx is what an anonymous visitor gets, too.

@@ -21,8 +21,9 @@ from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tag
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL, ugly_to_pretty
+from prerender.urls.cache_busters import is_same_page
 from prerender.urls.patterns import comparable, matches
-from prerender.urls.tracking import Tracking, is_same_page
+from prerender.urls.tracking import Tracking
 from tests.support.renders import freshness_of
 
 PUBLIC = URL("https://www.example.com")
