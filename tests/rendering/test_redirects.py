@@ -107,6 +107,51 @@ async def test_an_error_page_redirects_only_at_once(
         assert answer.headers["Location"] == f"{SITE}/b"
 
 
+# How a placeholder with status 404 loads itself again.
+AGAIN = {
+    "location": "location.href = location.href",
+    "replace": "location.replace(location.pathname)",
+    "cache-buster": "location.search = '?v=' + Date.now()",
+    "form": "document.forms[0].submit()",
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+async def test_an_error_page_may_load_itself_again(
+    name: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    application = web.Application()
+    script = f"setTimeout(() => {{ document.cookie = 'made=1'; {AGAIN[name]} }}, 3000)"
+    placeholder = f"<p>wait<form method=post></form><script>{script}</script>"
+
+    async def respond(request: web.Request) -> web.Response:
+        made = "made" in request.cookies
+        text, status = ("<p>made", 200) if made else (placeholder, 404)
+        return web.Response(text=text, status=status, content_type="text/html")
+
+    application.router.add_route("*", "/a", respond)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    answer = await proxy.crawl("/a")
+    assert "<p>made" in answer.text
+
+
+@pytest.mark.parametrize("start", ["{}", "addEventListener('load', () => {{ {} }})"])
+async def test_an_error_page_may_handle_its_navigations(
+    start: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """The 404.html of a static host, with an application whose router uses the Navigation API."""
+    listen = """navigation.addEventListener('navigate', (event) => event.intercept({
+      async handler() { o.append('view') }
+    }))"""
+    script = f"{start.format(listen)}; setTimeout(() => {{ location.href = '/view' }}, 3000)"
+    text = f"<p id=o></p><script>{script}</script>"
+    fallback = web.Response(status=404, text=text, content_type="text/html")
+    origin = await pages(start_origin, {"/a": fallback})
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    assert ">view<" in (await proxy.crawl("/a")).text
+
+
 SAVED = {"Content-Disposition": 'attachment; filename="a.txt"'}
 # Responses for which a browser does not leave its page.
 NOT_SHOWN = {

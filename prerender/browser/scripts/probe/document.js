@@ -1,7 +1,7 @@
 import { seekHandlers } from "./animations.js";
 import {
-  call, countMutations, getEntriesByType, listen, matched, mutations, name, navigation, now, page, performance,
-  querySelectorAll, URL,
+  call, countMutations, getEntriesByType, listen, matched, mutations, name, navigation, newWeakSet, now, page, patch,
+  performance, prototypeOf, querySelectorAll, setTimeout, URL,
 } from "./core.js";
 
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
@@ -21,9 +21,7 @@ export const noteMessage = () => { countPendingMutations(); mutationsAtMessage =
 // When a refresh navigates to another page (HTML, section 4.2.5.3). Its time begins when the document has been
 // loaded. Reloads are ignored.
 const REFRESH = /^\s*(\d+)[.\d]*\s*[;,]?\s*(?:url\s*=\s*)?["']?([^"']*)/i;
-// In a page without scripts, Chromium runs this one only on demand.
-let loadedAt = page.readyState === "complete" ? now() : null;
-listen.call(globalThis, "load", () => { loadedAt = now(); });
+let loadedAt = null;
 export const refreshDue = () => {
   if (window !== top || loadedAt === null) return null;
   /** @type {NodeListOf<HTMLMetaElement>} */
@@ -38,21 +36,35 @@ export const refreshDue = () => {
 };
 
 // An error page that takes its visitors home after a while is one: only at once, as the 404.html of applications on
-// static hosts does, it is a redirect.
+// static hosts does, it is a redirect. One that loads itself again, also past caches, may be a page by then.
 const REDIRECT_MS = 1000;
+const WITHOUT_TIME = /^([^#]*?)(?:[?&](?:[^=&#]*=)?1\d{9}(?:\d{3})?)?(?:#|$)/;
 const { preventDefault: prevent } = globalThis.Event.prototype;
-const isError = () => {
+const intercepted = newWeakSet();
+const stay = (event) => {
+  const { destination } = event;
+  const [, other] = matched(WITHOUT_TIME, destination.url) ?? [];
+  const [, own] = matched(WITHOUT_TIME, location.href) ?? [];
+  if (other !== own && !destination.sameDocument && !intercepted.has(event)) call(prevent, event, []);
+};
+// Only now, because the listeners of the page's router come first: no other one can intercept what is prevented.
+const watchNavigations = () => {
   /** @type {any[]} */
   const [entry] = call(getEntriesByType, performance, ["navigation"]);
-  return entry?.responseStatus >= 400;
+  if (!(entry?.responseStatus >= 400)) return;
+  patch(prototypeOf("NavigateEvent"), "intercept", (intercept) => function (...options) {
+    call(intercept, this, options);
+    intercepted.add(this);
+  });
+  listen.call(navigation, "navigate", stay);
 };
-const stay = (event) => {
-  const isLate = loadedAt !== null && now() - loadedAt >= REDIRECT_MS;
-  if (isLate && !event.destination.sameDocument && event.navigationType !== "reload" && isError()) {
-    call(prevent, event, []);
-  }
+const loaded = () => {
+  loadedAt = now();
+  if (window === top) setTimeout(watchNavigations, REDIRECT_MS);
 };
-if (window === top) listen.call(navigation, "navigate", stay);
+// In a page without scripts, Chromium runs this one only on demand.
+if (page.readyState === "complete") loaded();
+else listen.call(globalThis, "load", loaded);
 
 // Frames of the same origin are part of the page; others cannot be queried.
 export let foreign = 0;
