@@ -30,8 +30,6 @@ class Departure:
         self._url = url.partition("#")[0]
         self._requests = requests
         self._reloads = 0
-        # Set when the browser has left the page or stays there, after a navigation to another one.
-        self._arrived = asyncio.Event()
         self._stays: asyncio.TimerHandle | None = None
         self._frame_id = tab.target_id
         self._session = tab.session
@@ -70,7 +68,7 @@ class Departure:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVING_SECONDS):
                 while self.leaving:
-                    await self._arrived.wait()
+                    await self._requests.navigation.ended.wait()
         if self.leaving or self._reloads > reloads:
             # There is no response, or another document, which has not settled.
             self._leave(self.leaving or leaving)
@@ -87,9 +85,8 @@ class Departure:
         elif params["reason"] == "formSubmissionPost":
             self._leave(url)
         else:
-            self._end_navigation()
+            self._keep_waiting()
             self._requests.navigate(url)
-            self._arrived.clear()
 
     def _navigated(self, params: dict[str, Any]) -> None:
         """Handle another document, in the page or a frame. It may be the page's own again, by way of
@@ -122,7 +119,6 @@ class Departure:
     def _end_navigation(self) -> None:
         self._keep_waiting()
         self._requests.navigate("")
-        self._arrived.set()
 
     def _reloaded(self, url: str, arrived_at: str) -> None:
         self.cache_buster = added_time(self._url, arrived_at, time.time())

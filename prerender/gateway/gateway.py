@@ -320,6 +320,8 @@ class Gateway:
                     passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
                     return Plain(status=status, headers=CIMultiDict(passed))
                 if not is_redirect and not replaces_page(status, response.headers):
+                    # The browser reports it only when the page has loaded all images and frames.
+                    navigation.end()
                     return Plain(status=HTTPStatus.NO_CONTENT)
         return Plain(body=b"", content_type="text/html")
 

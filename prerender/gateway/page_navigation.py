@@ -13,12 +13,14 @@ _MOST_REDIRECTS = 5
 class PageNavigation:
     """A navigation to ``url``, or none: ''.
 
-    ``request_url``: the URL of its next request, which may be that of a redirect, or ''.
+    ``request_url``: the URL of its next request, which may be that of a redirect, or ''. ``ended``: set
+    when the browser has left the page or stays there.
     """
 
     def __init__(self, url: str = "") -> None:
         self.url = url
         self.request_url = url.partition("#")[0]
+        self.ended = asyncio.Event()
         self._redirects = 0
         self._deadline: float | None = None
 
@@ -34,6 +36,11 @@ class PageNavigation:
     def may_be_redirected(self) -> bool:
         """Whether another redirect is followed."""
         return self._redirects < _MOST_REDIRECTS
+
+    def end(self) -> None:
+        """Note that the browser has left the page or stays there."""
+        self.url = self.request_url = ""
+        self.ended.set()
 
     def redirect(self, url: str, location: str) -> None:
         """Note a redirect from a URL."""

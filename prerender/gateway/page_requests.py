@@ -45,6 +45,7 @@ class PageRequests:
 
     def navigate(self, url: str) -> None:
         """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
+        self.navigation.end()
         self.navigation = PageNavigation(url)
 
     @contextmanager

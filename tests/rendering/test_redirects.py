@@ -179,6 +179,32 @@ async def test_a_page_that_a_browser_does_not_leave_is_no_redirect(
         assert "stored; ttl=3600" in answer.headers["Cache-Status"], path
 
 
+@pytest.mark.parametrize("part", ["<img src=/hanging>", "<iframe src=/hanging></iframe>"])
+async def test_a_page_stays_while_it_still_loads(
+    part: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    application = web.Application()
+    ended = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.Response:
+        if request.path == "/hanging":
+            await ended.wait()
+        if request.path != "/":
+            return web.Response(text="a", headers=SAVED)
+        text = f"<p>here{part}<script>location = '/attachment'</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application.router.add_get("/{path:.*}", respond)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "render": {"patience": "0.5s"}})
+    try:
+        async with asyncio.timeout(15):
+            answer = await proxy.crawl("/")
+    finally:
+        ended.set()
+    assert (answer.status, "<p>here" in answer.text) == (200, True)
+
+
 async def test_a_page_goes_where_a_browser_goes(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
