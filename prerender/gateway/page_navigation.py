@@ -5,6 +5,8 @@ from contextlib import suppress
 
 from yarl import URL
 
+from prerender.urls.addresses import url_of
+
 # After this time and so many redirects, the other page is taken to be one.
 RESPONSE_SECONDS = 3.0
 _MOST_REDIRECTS = 5
@@ -47,4 +49,5 @@ class PageNavigation:
         self._redirects += 1
         with suppress(ValueError):
             # In a browser's spelling.
-            self.request_url = str(URL(url).join(URL(location)).with_fragment(None))
+            target = URL(url).join(url_of(location, encoded=False))
+            self.request_url = str(target.with_fragment(None))

@@ -311,6 +311,23 @@ async def test_only_the_page_to_which_one_navigates_is_left_out(start_origin: St
             assert part.headers["Location"].startswith("/other page")
 
 
+@pytest.mark.parametrize("location", ["https://a[::1]@/", "http://[/", "http://a:x/"])
+async def test_a_navigation_to_a_malformed_redirect(
+    location: str, start_origin: StartOrigin
+) -> None:
+    """The browser decides what it is."""
+    moved = web.Response(status=302, headers={"Location": location})
+    origin = await pages(start_origin, {"/moved": moved})
+    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"here")
+    host = "www.example.com"
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, document) as visit:
+            await browser.request(host, "/", headers=NAVIGATION)
+            visit.requests.navigate(f"http://{host}/moved")
+            answer = await browser.request(host, "/moved", headers=NAVIGATION)
+            assert (answer.status, answer.headers["Location"]) == (302, location)
+
+
 async def test_all_redirects_of_a_navigation_have_one_limit(start_origin: StartOrigin) -> None:
     moved = {"Location": "/loop", "Content-Type": "application/zip"}
     content: dict[str, str | web.Response] = {"/loop": web.Response(status=302, headers=moved)}
