@@ -12,6 +12,9 @@ from prerender.urls.cache_busters import is_same_page
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_reference, redirected
 
+# Proxies in front and HTTP clients refuse longer header lines: most allow 8 KB.
+_LONGEST_LOCATION = 8000
+
 
 class Redirects:
     """Makes redirects for the site at ``public``, whose origin is at ``origin``.
@@ -39,9 +42,12 @@ class Redirects:
         return self.to(target, document, departed.url, now)
 
     def to(self, target: Target, document: Document, url: str, now: float) -> Snapshot:
-        """The redirect to the URL that a page navigated to. It inherits no ``#!`` state."""
+        """The redirect to the URL that a page navigated to. It inherits no ``#!`` state. Raises
+        RenderError."""
         location = forwarding_headers.publish(url, self._origin, self._public)
         location = pretty_reference(location, target.url, self._hosts)
+        if len(location) > _LONGEST_LOCATION:
+            raise RenderError("goes to a URL that is too long for a redirect", about=target.url)
         return _redirect(302, location, document, now)
 
 

@@ -350,6 +350,20 @@ async def test_a_page_with_another_id_is_another_page(
 
 
 @pytest.mark.parametrize(
+    "script", ["location.href = '/b?' + long", "history.replaceState(0, '', '/b?' + long)"]
+)
+async def test_a_url_that_is_too_long_for_a_redirect(
+    script: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = f"<title>t</title><p>here<script>const long = 'x'.repeat(9000); {script}</script>"
+    origin = await pages(start_origin, {"/a": page, "/b": "<p>b"})
+    settings = {"site": {"url": SITE}, "snapshot": {"moved": "redirect"}}
+    proxy = await start_proxy(origin.url, settings)
+    answer = await proxy.crawl("/a")
+    assert (answer.status, answer.headers.get("Location")) == (503, None)
+
+
+@pytest.mark.parametrize(
     "script", ["location.reload()", "location.href = '/0'", "location.href = '/0?' + Date.now()"]
 )
 async def test_endless_reloads_end(
