@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from prerender.browser.tab import Tab
+from prerender.errors import RenderError
 from prerender.gateway.page_navigation import RESPONSE_SECONDS
 from prerender.gateway.page_requests import PageRequests
 from prerender.urls.cache_busters import added_time, is_same_page
@@ -64,14 +65,19 @@ class Departure:
         not respond, so there is a limit."""
         if not (leaving := self.leaving):
             return
-        reloads = self._reloads
+        reloads, posts = self._reloads, self._requests.navigation.posts
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVING_SECONDS):
                 while self.leaving:
                     await self._requests.navigation.ended.wait()
-        if self.leaving or self._reloads > reloads:
-            # There is no response, or another document, which has not settled.
-            self._leave(self.leaving or leaving)
+        if self.leaving:  # there is no response
+            self.leave()
+        elif self._reloads > reloads:  # another document, which has not settled
+            self._leave(leaving, posts=posts)
+
+    def leave(self) -> None:
+        """Let the page leave by its navigation, whose response may be missing."""
+        self._leave(self.leaving, posts=self._requests.navigation.posts)
 
     def _requested(self, params: dict[str, Any]) -> None:
         """Handle a navigation by the page. Changes of only the fragment are not reported here."""
@@ -82,11 +88,9 @@ class Departure:
         if is_same_page(self._url, url.partition("#")[0], time.time()):
             self._end_navigation()
             self._reloaded(url, url)
-        elif params["reason"] == "formSubmissionPost":
-            self._leave(url)
         else:
             self._keep_waiting()
-            self._requests.navigate(url)
+            self._requests.navigate(url, posts=params["reason"] == "formSubmissionPost")
 
     def _navigated(self, params: dict[str, Any]) -> None:
         """Handle another document, in the page or a frame. It may be the page's own again, by way of
@@ -96,7 +100,7 @@ class Departure:
             if is_same_page(self._url, frame["url"], time.time()):
                 self._reloaded(leaving, frame["url"])
             else:
-                self._leave(leaving)
+                self.leave()
             self._end_navigation()
 
     def _stopped_loading(self, params: dict[str, Any]) -> None:
@@ -126,6 +130,9 @@ class Departure:
         if self._reloads > MAX_RELOADS:
             self._leave(url)
 
-    def _leave(self, url: str) -> None:
-        if not self.to.done():
+    def _leave(self, url: str, *, posts: bool = False) -> None:
+        if posts:
+            # What a POST responds with has no URL of its own.
+            self.fail(RenderError(f"posts a form to {url} by itself", about=self._url))
+        elif not self.to.done():
             self.to.set_result(url)

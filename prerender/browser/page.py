@@ -185,7 +185,8 @@ class Page:
         except TimeoutError:
             if departure.leaving:
                 self.broken = True
-                return Departed(departure.leaving, settler.cut_off(SettleReason.DEPARTED))
+                departure.leave()
+                return Departed(departure.to.result(), settler.cut_off(SettleReason.DEPARTED))
             partial = True
             settled = settler.cut_off(SettleReason.CUT_OFF)
             frame_id = await self._stop()

@@ -280,19 +280,22 @@ class Gateway:
         forwarding_headers.remove_forwarding(headers)
         headers["User-Agent"] = user_agent
         # Chromium applies what is emulated to frames, but not to all workers.
-        navigation = self.navigation.headers(visit.variant)
+        ordinary = self.navigation.headers(visit.variant)
         if headers.get("Accept-Language", self.browser_languages) == self.browser_languages:
-            headers["Accept-Language"] = navigation["Accept-Language"]
+            headers["Accept-Language"] = ordinary["Accept-Language"]
         own_name = "HeadlessChrome" in request.headers.get("User-Agent", "")
         if own_name and self.navigation.is_known:
             for name in _IDENTIFYING:
-                if name in navigation:
-                    headers[name] = navigation[name]
+                if name in ordinary:
+                    headers[name] = ordinary[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         # Without Sec-Fetch-Dest, it may be for a frame or by a script.
-        navigates = url == visit.requests.navigation.request_url
+        navigation = visit.requests.navigation
+        navigates = url == navigation.request_url
+        posts = navigates and navigation.posts and not exchange.destination
         is_navigation = "Sec-Fetch-Dest" in request.headers or navigates
-        if is_navigation and exchange.destination == "document" and visit.is_elsewhere(url):
+        is_document = exchange.destination == "document" or posts
+        if is_navigation and is_document and visit.is_elsewhere(url):
             return await self._leave(ask)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
@@ -316,7 +319,7 @@ class Gateway:
                 if is_redirect and navigation.may_be_redirected:
                     given = end_to_end(response.headers)
                     self.egress.publish(given, own=ask.own)
-                    navigation.redirect(ask.url, given["Location"])
+                    navigation.redirect(ask.url, given["Location"], status)
                     passed = [(k, v) for k, v in given.items() if k.title() in _OF_REDIRECTS]
                     return Plain(status=status, headers=CIMultiDict(passed))
                 if not is_redirect and not replaces_page(status, response.headers):

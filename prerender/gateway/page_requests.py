@@ -43,10 +43,11 @@ class PageRequests:
         """Whether the page navigates to another one."""
         return bool(self.navigation.url)
 
-    def navigate(self, url: str) -> None:
-        """Note the URL to which the page navigates, or '' when the browser has left it or stays."""
+    def navigate(self, url: str, *, posts: bool = False) -> None:
+        """Note the URL to which the page navigates, maybe by POST, or '' when the browser has left it
+        or stays."""
         self.navigation.end()
-        self.navigation = PageNavigation(url)
+        self.navigation = PageNavigation(url, posts=posts)
 
     @contextmanager
     def exchange(self, method: str, url: str, destination: str) -> Iterator[Exchange]:

@@ -230,6 +230,44 @@ async def test_a_page_goes_where_a_browser_goes(
     assert (answer.status, ">known<" in answer.text) == (200, True)
 
 
+# Responses to a page that posts a form by itself, and what it becomes: status, Location, whether it is
+# shown.
+POSTED: dict[str, tuple[int, dict[str, str], tuple[int, str | None, bool]]] = {
+    "download": (200, SAVED, (200, None, True)),
+    "back": (303, {"Location": "/", "Set-Cookie": "a=b"}, (200, None, True)),
+    "on": (302, {"Location": "/b#!c"}, (302, "/b#!c", False)),
+    "repeated": (307, {"Location": "/b"}, (503, None, False)),
+    "page": (200, {"Content-Type": "text/html"}, (503, None, False)),
+    "refused by the policy": (204, {}, (200, None, True)),
+}
+
+
+@pytest.mark.parametrize("name", POSTED)
+@pytest.mark.parametrize("site", [SITE, "http://www.example.com"])
+async def test_a_form_that_is_posted(
+    name: str, site: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    posted, headers, (status, location, shown) = POSTED[name]
+    policy = {"Content-Security-Policy": "form-action 'none'"} if "policy" in name else {}
+    application = web.Application()
+    form = "<form method=post action=/posted><input name=a value=b></form>"
+
+    async def respond(request: web.Request) -> web.Response:
+        if request.path == "/posted":
+            assert (request.method, await request.text()) == ("POST", "a=b")
+            return web.Response(status=posted, text="<p>b", headers=headers)
+        script = "" if request.cookies else "<script>document.forms[0].submit()</script>"
+        text = f"<p>here{form}{script}"
+        return web.Response(text=text, content_type="text/html", headers=policy)
+
+    application.router.add_route("*", "/{path:.*}", respond)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": site}})
+    answer = await proxy.crawl("/")
+    assert (answer.status, "<p>here" in answer.text) == (status, shown)
+    assert answer.headers.get("Location") == (location and site + location)
+
+
 # What the page does while it waits for another page.
 REPLACED = {
     "another": ("location = '/b'", (302, f"{SITE}/b")),
