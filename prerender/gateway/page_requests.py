@@ -143,8 +143,15 @@ class PageRequests:
 
     @property
     def has_ending(self) -> bool:
-        """Whether any request in progress is no stream, so that its connection becomes free."""
-        return any(not record.endless for record in self._unfinished.values())
+        """Whether any request in progress is no stream, so that its connection becomes free.
+
+        A response without a known end may be one, also one whose beginning the browser holds back to
+        find its type.
+        """
+        return any(
+            not record.endless and (not record.status or record.has_end)
+            for record in self._unfinished.values()
+        )
 
     @property
     def fetches(self) -> int:
