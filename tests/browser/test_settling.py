@@ -233,6 +233,29 @@ async def test_a_database_that_stays_blocked_is_not_waited_for(
     assert ">0 waited for<" in (await proxy.crawl("/")).text
 
 
+@pytest.mark.parametrize(("effect", "acknowledged"), [("", 3), ("out.textContent = answers;", 10)])
+async def test_answers_to_heartbeats_are_no_acknowledgements(
+    effect: str, acknowledged: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Those that change nothing, after the first few. After the others, more may follow."""
+    page = f"""<p id="out">waiting</p><script>
+      const work = URL.createObjectURL(new Blob(["onmessage = () => postMessage(1)"]));
+      const worker = new Worker(work);
+      let answers = 0;
+      worker.onmessage = () => {{
+        if (++answers < 10) {{
+          {effect}
+          worker.postMessage(1);
+        }} else {{
+          const {{ acknowledged }} = globalThis[Symbol.for("prerender.probe")]();
+          out.textContent = `${{acknowledged}} acknowledged`;
+        }}
+      }};
+      worker.postMessage(1);</script>"""
+    proxy = await start_proxy((await pages(start_origin, {"/": page})).url, SITE)
+    assert f">{acknowledged} acknowledged<" in (await proxy.crawl("/")).text
+
+
 async def test_own_data_is_waited_for_longer_than_the_patience(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -1,11 +1,16 @@
 import { requested, untilEvent } from "./async_work.js";
-import { begin, call, countActivity, listen, newWeakMap, patch, prototypeOf, Reflect } from "./core.js";
+import { begin, call, countActivity, listen, mutations, newWeakMap, patch, prototypeOf, Reflect } from "./core.js";
 import { noteMessage } from "./document.js";
 
 // ---- Channels that respond at any time: their next message is waited for, and what may follow it.
 export let acknowledged = 0; // first messages after a request, or of channels that are one themselves
+// Protocols begin with two or three requests that are only acknowledged. Further ones are heartbeats, unless the page
+// has changed since.
+const MOST_ACKNOWLEDGED = 3;
 const answering = (target, receiver = target, asks = true) => {
   let end = begin();
+  let left = MOST_ACKNOWLEDGED;
+  let mutationsBefore = 0;
   let talks = () => {};
   const calls = {
     asked(given) {
@@ -20,7 +25,9 @@ const answering = (target, receiver = target, asks = true) => {
       end();
       talks();
       talks = begin("talking");
-      if (asks) acknowledged++;
+      if (mutations > mutationsBefore) left = MOST_ACKNOWLEDGED;
+      mutationsBefore = mutations;
+      if (asks && left-- > 0) acknowledged++;
       asks = false;
       for (let i = 0; i < ports?.length; i++) joinPort(ports[i], calls);
     },
