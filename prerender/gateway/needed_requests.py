@@ -27,7 +27,8 @@ _KINDS = (*DATA, *PROGRAMS, "style")
 # Long polls, by names of libraries and common paths. A path that got this many responses in a
 # render is a poll, too.
 _LONG_POLL = re.compile(
-    r"long-?_?poll|polling|comet|bayeux|socket\.io|engine\.io|sockjs|signalr|faye|primus|mercure",
+    r"long-?_?poll|polling|/poll(?:\?|$)|comet|bayeux|socket\.io|engine\.io|sockjs|signalr|faye|primus"
+    r"|mercure",
     re.IGNORECASE,
 )
 _POLLED = 4

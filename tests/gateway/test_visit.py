@@ -126,6 +126,20 @@ async def test_the_content_does_not_depend_on_a_prefetch(start_origin: StartOrig
     assert asked == [(404, True, True), (404, False, False), (404, False, False)]
 
 
+async def test_the_content_does_not_depend_on_a_long_poll(start_origin: StartOrigin) -> None:
+    """Surveys, and lists that are loaded in parts, are content."""
+    polls = ("/poll?seq=3", "/api/poll", "/chat/long-poll/7", "/socket.io/?transport=polling")
+    data = ("/polls?seq=3", "/api/poll/7", "/poll.json", "/items?from=20", "/items?from=40")
+    origin = await pages(start_origin, {})
+    cors = {"Sec-Fetch-Dest": "empty", "Sec-Fetch-Mode": "cors"}
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
+            for path in (*polls, *data):
+                await browser.request("www.example.com", path, headers=cors)
+    asked = [one.needed for one in visit.requests.exchanges]
+    assert asked == [False] * len(polls) + [True] * len(data)
+
+
 async def test_what_is_listed_may_be_private() -> None:
     async with Canary.open() as canary:
         here = f"127.0.0.1:{canary.port}"
