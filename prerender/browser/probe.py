@@ -66,6 +66,7 @@ class ProbeState:
     errors: int
     sheets: int
     acknowledged: int = 0
+    pushed: int = 0
     delivering: int = 0
     attachments: int = 0
 

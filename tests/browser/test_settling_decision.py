@@ -281,6 +281,33 @@ def test_later_messages_do_not_extend_the_patience_after_an_acknowledgement() ->
     assert not isinstance(next_step(progress, **channel, **late), Wait)
 
 
+def talks(messages: list[tuple[float, dict[str, int]]]) -> Step:
+    """The step at the last of some moments of a channel, in seconds, between which turns passed."""
+    progress, step, state = running(), None, {"talking": 1}
+    turns = int(messages[-1][0] / TURN)
+    for turn in range(turns + 1):
+        if messages[0][0] <= turn * TURN:
+            state |= messages.pop(0)[1] | {"activity": turn}
+        progress, step = decide(progress, seen(**state, seconds=turn * TURN))
+        if not isinstance(step, Wait):
+            break
+    assert step
+    return step
+
+
+def test_messages_with_pauses_are_waited_for() -> None:
+    first = (0.0, {"acknowledged": 1})
+    pushes = [(1.3 + 0.4 * number, {"pushed": number + 1}) for number in range(6)]
+    assert isinstance(talks([first, *pushes]), Wait)
+    ticker = [(1.3 * number, {"pushed": number}) for number in range(1, 6)]
+    assert not isinstance(talks([first, *ticker]), Wait)
+
+
+def test_a_heartbeat_of_a_second_does_not_restart_the_page() -> None:
+    beats = [(1.1 * number, {"acknowledged": number}) for number in range(6)]
+    assert not isinstance(talks(beats), Wait)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

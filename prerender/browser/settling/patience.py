@@ -21,6 +21,9 @@ WORK_PATIENCE_SECONDS = 3.0
 MESSAGE_PATIENCE_SECONDS = 0.3
 # After the first message since the page has requested something of it, which may only acknowledge that.
 ACKNOWLEDGED_SECONDS = 1.5
+# If there were longer pauses between its messages, this many times the longest one: pages may collect
+# them until the last one. At most as long as for messages that change the page.
+_MESSAGE_PAUSES = 3
 # If its last message has changed the page: applications that are sent in parts pause for this long.
 DELIVERING_SECONDS = 2.4
 # A response that the gateway has passed on takes a moment to reach the page.
@@ -90,8 +93,10 @@ class Work:
     """Work in real time: when it began, and since when something of it has not changed.
 
     ``mutations``: of the page. ``activity``: of workers, databases and sockets. ``answered``: requests.
-    ``acknowledged``: messages that may only acknowledge a request. ``events``: everything that happens
-    in the page's work. ``requests``: how many there were when the page last changed.
+    ``acknowledged``: messages that may only acknowledge a request. ``pushed``: messages that nothing
+    requested; ``longest_pause``: before one of them. ``only_talks``: only channels are open that have
+    sent something, so that silence is no delay. ``events``: everything that happens in the page's work.
+    ``requests``: how many there were when the page last changed.
     Seconds are of real time, without those when the machine was busy with other things.
     """
 
@@ -100,6 +105,9 @@ class Work:
     activity: Unchanged = Unchanged()
     answered: Unchanged = Unchanged()
     acknowledged: Unchanged = Unchanged(0, -math.inf)
+    pushed: Unchanged = Unchanged(0, -math.inf)
+    longest_pause: float = 0.0
+    only_talks: bool = False
     events: Unchanged = Unchanged()
     requests: int = 0
 
@@ -126,12 +134,31 @@ class Work:
         """The work with the effects and events of an observation."""
         network, mutations = seen.network, self.mutations.at(seconds, page.mutations)
         events = self.events.at(seconds, network.requests + network.answered + page.activity)
-        if events is not self.events and seconds - self.events.since > SLOW_DATA_SECONDS:
+        pushed, longest_pause = self.pushed.at(seconds, page.pushed), self.longest_pause
+        was_still = (
+            events is not self.events
+            and seconds - self.events.since > SLOW_DATA_SECONDS
+            and (not self.only_talks or network.promising or seen.is_request_moving)
+        )
+        if pushed is not self.pushed:
+            # A ticker begins once.
+            was_still = not self.pushed.value
+            last = max(self.pushed.since, self.acknowledged.since)
+            longest_pause = max(longest_pause, seconds - last if last > -math.inf else 0.0)
+        if was_still:
             # Before, something hung, such as an event stream, which says nothing about the page.
             mutations = replace(mutations, since=seconds)
-        requests = self.requests if mutations is self.mutations else network.requests
-        began = min(self.began, seconds)
-        return replace(self, began=began, mutations=mutations, events=events, requests=requests)
+        return replace(
+            self,
+            began=min(self.began, seconds),
+            mutations=mutations,
+            pushed=pushed,
+            longest_pause=longest_pause,
+            only_talks=page.talking > 0
+            and not (page.working or network.ending or seen.is_request_moving),
+            events=events,
+            requests=self.requests if mutations is self.mutations else network.requests,
+        )
 
     def _still_loads_content(self, seen: Observation, seconds: float) -> bool:
         """Whether an unproductive page still loads content."""
@@ -163,7 +190,9 @@ class Work:
         works = (page.working > 0 or is_moving) and silent < WORK_PATIENCE_SECONDS
         acknowledged = self.acknowledged.at(seconds, page.acknowledged)
         # Who has just changed the page may do so again; a server that only pings has no effect.
-        patience = DELIVERING_SECONDS if page.delivering > 0 else MESSAGE_PATIENCE_SECONDS
+        patience = max(MESSAGE_PATIENCE_SECONDS, _MESSAGE_PAUSES * self.longest_pause)
+        if page.delivering > 0 or patience > DELIVERING_SECONDS:
+            patience = DELIVERING_SECONDS
         is_expected = silent < patience or seconds - acknowledged.since < ACKNOWLEDGED_SECONDS
         work = replace(self, activity=activity, answered=answered, acknowledged=acknowledged)
         return work, works or (page.talking > 0 and is_expected)

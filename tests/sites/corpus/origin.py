@@ -32,6 +32,7 @@ def application() -> web.Application:
         "/socket": _socket,
         "/late-socket": _late_socket,
         "/pushing-socket": _pushing_socket,
+        "/pausing-socket": _pausing_socket,
         "/silent-socket": _silent_socket,
         "/image": _image,
         "/slow-script": _slow_script,
@@ -133,6 +134,16 @@ async def _pushing_socket(request: web.Request) -> web.WebSocketResponse:
         await socket.send_str(f"push {number}")
     async for _ in socket:
         pass
+    return socket
+
+
+async def _pausing_socket(request: web.Request) -> web.WebSocketResponse:
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    async for _ in socket:
+        for word in ("one", "two", "three", "ready"):
+            await socket.send_str(word)
+            await asyncio.sleep(0.6)
     return socket
 
 

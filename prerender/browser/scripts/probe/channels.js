@@ -4,12 +4,14 @@ import { noteMessage } from "./document.js";
 
 // ---- Channels that respond at any time: their next message is waited for, and what may follow it.
 export let acknowledged = 0; // first messages after a request, or of channels that are one themselves
+export let pushed = 0; // messages beyond the number of requests
 // Protocols begin with two or three requests that are only acknowledged. Further ones are heartbeats, unless the page
 // has changed since.
 const MOST_ACKNOWLEDGED = 3;
 const answering = (target, receiver = target, asks = true) => {
   let end = begin();
   let left = MOST_ACKNOWLEDGED;
+  let unanswered = asks ? 1 : 0;
   let mutationsBefore = 0;
   let talks = () => {};
   const calls = {
@@ -17,6 +19,7 @@ const answering = (target, receiver = target, asks = true) => {
       end();
       end = begin();
       asks = true;
+      unanswered++;
       const ports = given?.transfer ?? given;
       for (let i = 0; i < ports?.length; i++) joinPort(partners.get(ports[i]), calls);
     },
@@ -29,6 +32,7 @@ const answering = (target, receiver = target, asks = true) => {
       mutationsBefore = mutations;
       if (asks && left-- > 0) acknowledged++;
       asks = false;
+      if (unanswered-- <= 0) { unanswered = 0; pushed++; }
       for (let i = 0; i < ports?.length; i++) joinPort(ports[i], calls);
     },
     end() { end(); talks(); },

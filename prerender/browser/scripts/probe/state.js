@@ -1,6 +1,6 @@
 import { animationEnds } from "./animations.js";
 import { getResponseHeader, unused, usage } from "./async_work.js";
-import { acknowledged } from "./channels.js";
+import { acknowledged, pushed } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
   activity, call, fetching, getEntriesByType, intervals, listen, matched, mutations, name, newMap, now, open, page, patch,
@@ -19,7 +19,7 @@ import "./window.js";
 
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
-  "mutations", "unseen", "foreign", "acknowledged", "delivering"];
+  "mutations", "unseen", "foreign", "acknowledged", "pushed", "delivering"];
 // Timers that no budget reaches are not told, and of very many only the first and the next one.
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
@@ -64,6 +64,7 @@ const state = () => {
     // Channels that have sent something, and those of them whose last message has changed the page.
     talking: open.talking,
     acknowledged,
+    pushed,
     delivering: mutations > mutationsAtMessage ? open.talking : 0,
     fetching,
     foreign,
