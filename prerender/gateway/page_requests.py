@@ -102,13 +102,14 @@ class PageRequests:
                 requested.add(record.url)
 
     def gave_data(self, url: str) -> bool:
-        """Whether a request that the content may depend on got a body from this URL."""
+        """Whether a request that the content may depend on got a body from this URL: more than
+        ``null`` or ``OK``, which as XHR's ``response`` look like what is no JSON."""
         return any(
             record.url == url
             and record.matters
             and not (record.blocked or record.is_preflight)
             # With status 304, the browser has the body.
-            and (record.status == 304 or (200 <= record.status < 300 and record.received_bytes))
+            and (record.status == 304 or (200 <= record.status < 300 and record.received_bytes > 4))
             for record in self.exchanges
         )
 

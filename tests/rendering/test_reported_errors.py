@@ -44,9 +44,65 @@ PAGES = {
       request.onload = () => { document.title = request.response; };
       request.send();
     </script>""",
+    "/session-is-null": """<script>
+      const request = new XMLHttpRequest();
+      request.open("GET", "/null");
+      request.responseType = "json";
+      request.onload = () => { document.title = request.response; };
+      request.send();
+    </script>""",
+    # A redirect to the login is what a 401 is.
+    "/guest": "<script>fetch('/to-login').then((x) => x.json()).catch(() => 0)</script>",
+    "/guest-as-xhr": """<script>
+      const request = new XMLHttpRequest();
+      request.open("GET", "/to-login#fragment");
+      request.onload = () => { try { JSON.parse(request.responseText); } catch {} };
+      request.send();
+    </script>""",
+    "/plain-post": """<script>fetch("/text/ok", { method: "POST", body: "x" })
+      .then((x) => x.json()).catch(() => 0)</script>""",
+    **{
+        f"/as-{kind}/{text}": f"<script>fetch('/text/{text}?json').then((x) => x.{kind}())"
+        f".then((x) => JSON.parse(x)).catch(() => 0)</script>"
+        for kind in ("text", "json")
+        for text in ("ok", "blank", "undefined", "hijacking")
+    },
+    # As with axios, which tries to parse all texts as JSON.
+    **{
+        f"/used-by-{name}": f"""<script type=module>
+          const text = await (await fetch("/logs")).text();
+          try {{ JSON.parse(text); }} catch {{}}
+          {use};
+        </script>"""
+        for name, use in {
+            "parser": "new DOMParser().parseFromString(text, 'text/html')",
+            "element": "document.createElement('div').innerHTML = text",
+            "fragment": "document.createRange().createContextualFragment(text)",
+        }.items()
+    },
+    "/cut-short": "<script>fetch('/text/cut').then((x) => x.json()).catch(() => 0)</script>",
+    "/cut-short-text": "<script>fetch('/text/cut?json').then((x) => x.text()).then(JSON.parse)"
+    ".catch(() => 0)</script>",
+    "/redirected-cut-short": "<script>fetch('/to-cut').then((x) => x.json())"
+    ".catch(() => 0)</script>",
     "/login": "<script>fetch('/logs').then((x) => x.json()).catch(() => 0)</script>",
     "/third": "<script>fetch('https://api.example.net/x').catch(() => 0)</script>",
 }
+
+
+TEXTS = {
+    "/text/ok": "Everything is OK",
+    "/text/blank": " \n   \n",
+    "/text/undefined": "undefined",
+    "/text/hijacking": ")]}',\n{}",
+    "/text/cut": '{"word": "some text th',
+}
+# Each is no JSON, but not for lack of data.
+NO_FAULTS = [
+    "/tries", "/left-out", "/empty", "/session", "/session-as-xhr", "/session-is-null",
+    "/guest", "/guest-as-xhr", "/plain-post",
+    *(path for path in PAGES if path.startswith(("/as-", "/used-by-"))),
+]  # fmt: skip
 
 
 async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str = "") -> Proxy:
@@ -62,6 +118,13 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str
             return web.Response(status=204)
         if request.path == "/length-0":
             return web.Response(content_type="application/json")
+        if request.path == "/null":
+            return web.json_response(None)
+        if request.path.startswith("/to-"):
+            raise web.HTTPFound({"/to-login": "/logs", "/to-cut": "/text/cut"}[request.path])
+        if request.path in TEXTS:
+            media_type = "application/json" if "json" in request.query else "text/plain"
+            return web.Response(text=TEXTS[request.path], content_type=media_type)
         if request.path == "/port":
             script = f"<script>fetch('{other.url}/data').catch(() => 0)</script>"
             return web.Response(text=f"<p>text{script}", content_type="text/html")
@@ -69,7 +132,7 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str
         return web.Response(text=text, content_type="text/html")
 
     application = web.Application()
-    application.router.add_get("/{path:.*}", answer)
+    application.router.add_route("*", "/{path:.*}", answer)
     other = await start_origin(web.Application())
     site = await start_origin(application)
     return await start_proxy(site.url, {"site": {"url": public}} if public else {})
@@ -105,13 +168,16 @@ async def test_malformed_data_is_data_of_the_site(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     proxy = await _start(start_origin, start_proxy, PUBLIC)
-    for path in ("/tries", "/left-out", "/empty", "/session", "/session-as-xhr"):
+    for path in NO_FAULTS:
         facts, _ = await _rendered(proxy, path)
         assert (facts.verdict, facts.errors) == ("complete", ()), path
     for path, data in {
         "/login": "/logs",
         "/fallback": "/logs",
         "/comments": "/commented",
+        "/cut-short": "/text/cut",
+        "/cut-short-text": "/text/cut?json",
+        "/redirected-cut-short": "/text/cut",
     }.items():
         facts, _ = await _rendered(proxy, path)
         assert (facts.verdict, facts.why) == ("failed", f"Malformed JSON: {PUBLIC}{data}"), path

@@ -1,7 +1,7 @@
 import { computeStyle } from "./animations.js";
 import {
-  begin, call, countActivity, countFetches, listen, newMap, newSet, now, page, patch, Promise, prototypeOf,
-  querySelectorAll, setTimeout, then, timers, URL,
+  begin, call, countActivity, countFetches, listen, newMap, newSet, newWeakMap, now, page, patch, Promise,
+  prototypeOf, querySelectorAll, setTimeout, then, timers, URL,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
 
@@ -121,9 +121,12 @@ const noteBeacon = (original) => function (...given) {
 };
 patch(prototypeOf("Navigator"), "sendBeacon", noteBeacon);
 patch(globalThis, "fetchLater", noteBeacon);
+export const openedUrls = newWeakMap(); // XMLHttpRequest -> its URL before redirects
 patch(globalThis.XMLHttpRequest.prototype, "open", (original) => function (...given) {
   const result = original.apply(this, given);
-  used.add(resolved(given[1]));
+  const url = resolved(given[1]);
+  openedUrls.set(this, url);
+  used.add(url);
   return result;
 });
 const { HEADERS_RECEIVED, prototype: xhr } = XMLHttpRequest;

@@ -1,10 +1,10 @@
 import { animationEnds } from "./animations.js";
-import { getResponseHeader, unused, usage } from "./async_work.js";
+import { getResponseHeader, openedUrls, unused, usage } from "./async_work.js";
 import { acknowledged, pushed } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
-  activity, call, fetching, getEntriesByType, intervals, listen, matched, mutations, name, newMap, now, open, page, patch,
-  performance, querySelector, then, timers,
+  activity, call, Element, fetching, getEntriesByType, intervals, listen, matched, mutations, name, newMap, now, open, page,
+  patch, patchAccessor, performance, prototypeOf, querySelector, then, timers,
 } from "./core.js";
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
 import { attached, attachments } from "./internals.js";
@@ -72,7 +72,7 @@ const state = () => {
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && page.scrollY === 0 ? 1 : 0),
     mutations,
-    errors: complaints.size() + malformed.size(),
+    errors: complaints.size() + malformed.size,
     sheets: touchedSheets.size,
     attachments,
   };
@@ -125,10 +125,14 @@ const newList = () => {
   return { add, lines: () => lines, size: () => size };
 };
 const complaints = newList();
-const malformed = newList();
+const malformed = newMap(); // texts with their URLs
 // Without scripts, the probe begins only when it is asked.
 state.late = page.readyState === "complete";
-state.errors = () => [complaints.lines(), malformed.lines()];
+state.errors = () => {
+  let urls = "";
+  malformed.forEach((url) => { urls += "\0" + url; });
+  return [complaints.lines(), urls];
+};
 const note = (mark, text) => complaints.add(mark, text);
 const complain = (...parts) => note("", parts.map(String).join(" "));
 const place = (file, line, column) => (file ? ` (${file}:${line}:${column})` : "");
@@ -147,10 +151,13 @@ patch(globalThis.console, "error", (original) => function (...given) {
   return original.apply(this, given);
 });
 
-// Data that arrived but cannot be parsed: applications catch the exception and show an error. Libraries also try to
-// parse what is no JSON, so of texts, only those that are sent as JSON count, and whole HTML pages, which servers send
-// in place of data.
+// Data that arrived but cannot be parsed: applications catch the exception and show an error. But libraries try to parse
+// any text, and applications what may be empty or a plain word. So a text counts only if it is JSON that was cut short,
+// or markup, which servers send in place of data. Of what JSON.parse gets, only what was sent as JSON counts, and whole
+// HTML pages. A redirect to markup is none: it leads to a login, and so is what a 401 is.
 const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+)?json|text\/json)\s*(?:;|$)/i;
+const CUT_SHORT = /^\s*[[{"]/;
+const MARKUP = /^\s*</;
 const HTML_PAGE = /^\s*<(?:!doctype\s+html|html)\b/i;
 const { indexOf, startsWith, trimStart } = String.prototype;
 const isHtmlPage = (text) => {
@@ -164,23 +171,57 @@ const isHtmlPage = (text) => {
     rest = call(cut, rest, [end + 3]);
   }
 };
+const isFaulty = (text, isRedirected) =>
+  matched(CUT_SHORT, text) !== null || (!isRedirected && matched(MARKUP, text) !== null);
+const noteMalformed = (text, url) => {
+  if (malformed.size >= MOST_LINES) return;
+  malformed.set(text, call(cut, url, [0, LONGEST_LINE]));
+  if (matched(MARKUP, text)) watchMarkup();
+};
+// A page that is parsed as HTML is not missed as JSON: axios tries that first with all texts.
+let watchMarkup = () => {
+  watchMarkup = () => {};
+  const forget = (text) => { malformed.delete(text); };
+  const asArgument = (at) => (original) => function (...given) {
+    forget(given[at]);
+    return original.apply(this, given);
+  };
+  patch(prototypeOf("DOMParser"), "parseFromString", asArgument(0));
+  patch(prototypeOf("Range"), "createContextualFragment", asArgument(0));
+  patch(Element.prototype, "insertAdjacentHTML", asArgument(1));
+  const asValue = (original) => function (value) {
+    forget(value);
+    return call(original, this, [value]);
+  };
+  patchAccessor(Element.prototype, "innerHTML", "set", asValue);
+  patchAccessor(prototypeOf("ShadowRoot"), "innerHTML", "set", asValue);
+  patchAccessor(prototypeOf("HTMLIFrameElement"), "srcdoc", "set", asValue);
+};
 const texts = newMap(); // the last responses with their URLs
-const remember = (text, url, type) => {
-  if (!matched(JSON_TYPE, type ?? "") && !isHtmlPage(text)) return;
+const remember = (text, url, type, isRedirected) => {
+  if (!isFaulty(text, isRedirected) || !(matched(JSON_TYPE, type ?? "") || isHtmlPage(text))) return;
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
-patch(Response.prototype, "json", (original) => function (...given) {
-  const promise = original.apply(this, given);
-  then.call(promise, () => {}, (error) => { if (error instanceof SyntaxError) malformed.add("", this.url); });
-  return promise;
-});
-const headersOf = Object.getOwnPropertyDescriptor(Response.prototype, "headers").get;
+const { headers: headersOf, redirected: redirectedOf } = Object.getOwnPropertyDescriptors(Response.prototype);
 const { get: headerOf } = Headers.prototype;
+const ResponseType = Response;
+const { text: readText } = ResponseType.prototype;
+const { parse } = JSON;
+patch(Response.prototype, "json", (original) => function (...given) {
+  if (!(this instanceof ResponseType) || this.bodyUsed) return original.apply(this, given); // its TypeError
+  return then.call(call(readText, this, []), (text) => {
+    try { return parse(text); } catch {
+      if (isFaulty(text, call(redirectedOf.get, this, []))) noteMalformed(text, this.url);
+      return call(original, new ResponseType(text), []); // with the browser's own message
+    }
+  });
+});
 patch(Response.prototype, "text", (original) => function (...given) {
   const promise = original.apply(this, given);
   then.call(promise, (text) => {
-    remember(text, this.url, call(headerOf, call(headersOf, this, []), ["Content-Type"]));
+    const type = call(headerOf, call(headersOf.get, this, []), ["Content-Type"]);
+    remember(text, this.url, type, call(redirectedOf.get, this, []));
   }, () => {});
   return promise;
 });
@@ -191,11 +232,13 @@ for (const property of ["response", "responseText"]) {
     get() {
       const given = call(descriptor.get, this, []);
       if (this.readyState !== 4) return given;
-      if (typeof given === "string") {
-        remember(given, this.responseURL, call(getResponseHeader, this, ["Content-Type"]));
-      }
+      const url = this.responseURL;
+      const type = call(getResponseHeader, this, ["Content-Type"]);
+      const isRedirected = openedUrls.get(this) !== url;
+      if (typeof given === "string") remember(given, url, type, isRedirected);
       else if (given === null && this.responseType === "json" && this.status === 200) {
-        malformed.add("", this.responseURL);
+        // Its text is not known.
+        if (!isRedirected || matched(JSON_TYPE, type ?? "")) noteMalformed(url, url);
       }
       return given;
     },
@@ -203,7 +246,7 @@ for (const property of ["response", "responseText"]) {
 }
 patch(globalThis.JSON, "parse", (original) => function (text, ...rest) {
   try { return original(text, ...rest); } catch (error) {
-    if (texts.has(text)) malformed.add("", texts.get(text));
+    if (texts.has(text)) noteMalformed(text, texts.get(text));
     throw error;
   }
 });
