@@ -391,7 +391,8 @@ class Page:
         """What the page complains about, and the URLs of needed data that it cannot parse."""
         complaints, urls = await self._complaints() if settler.complaints else ((), ())
         if visit.requests.depend_on_use:
-            visit.requests.note_unused(await probe.unused(self._tab.session))
+            requests = visit.requests
+            requests.note_unused(await probe.unused(self._tab.session, requests.of_workers))
         return complaints, tuple(filter(visit.requests.gave_data, urls))
 
     async def _complaints(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

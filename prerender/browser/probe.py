@@ -9,6 +9,7 @@ because a page may replace them.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -32,7 +33,7 @@ FATAL = "\x01"
 LATE = 'globalThis[Symbol.for("prerender.probe")]?.late'
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
 # The URLs of requests whose responses the page does not use, as one text like the above.
-_UNUSED = 'globalThis[Symbol.for("prerender.probe")]?.unused()'
+_UNUSED = 'globalThis[Symbol.for("prerender.probe")]?.unused({})'
 # Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 # What scripts have attached to custom elements: [number of the element, [[attribute, value]], [state]].
@@ -97,14 +98,14 @@ def has(urls: list[str]) -> str:
     return f'globalThis[Symbol.for("prerender.probe")]?.has({json.dumps(urls)})'
 
 
-async def unused(session: Session) -> Collection[str]:
-    """The URLs of requests whose responses the page does not use, or not yet. The page can manipulate
-    the result."""
+async def unused(session: Session, of_workers: Collection[str]) -> Counter[str]:
+    """The URLs of requests whose responses the page does not use, or not yet, and how many there are.
+    The page can manipulate the result. ``of_workers``: the URLs that service workers have requested."""
     try:
-        urls = await session.evaluate(_UNUSED)
+        urls = await session.evaluate(_UNUSED.format(json.dumps(list(of_workers))))
     except CommandFailed:
-        return ()
-    return set(urls.split("\0")) if isinstance(urls, str) else ()
+        return Counter()
+    return Counter(urls.split("\0") if isinstance(urls, str) else ())
 
 
 def sight(call: str) -> str:

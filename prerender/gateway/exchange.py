@@ -24,6 +24,7 @@ class Exchange:
     words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a POST
     whose body is noted; ``received``: the complete response of a server or the asset cache.
     ``stubbed``: blocked by a setting, whatever the network says. ``cut``: it ended only with its visit.
+    ``of_worker``: a service worker sent it, for itself or for the page.
     ``unused``: the page does not use its response, so the content does not depend on it after all.
     """
 
@@ -54,6 +55,7 @@ class Exchange:
     sent: CIMultiDict[str] | None = None
     sent_body: str | None = None
     stubbed: bool = False
+    of_worker: bool = False
     unused: bool = False
     received: ReceivedResponse | None = None
 

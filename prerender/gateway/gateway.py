@@ -192,6 +192,9 @@ class Gateway:
                 if visit.variant == ORDINARY:
                     self.navigation.learn(end_to_end(request.headers), user_agent)
                 return _hand_over(document)
+            if wanted == "serviceworker":
+                visit.requests.service_workers.add(url)
+            exchange.of_worker = request.headers.get("Referer") in visit.requests.service_workers
             try:
                 # Without the response to its preflight, a request is not sent (WHATWG Fetch).
                 following = request.headers.get("Access-Control-Request-Method", request.method)

@@ -19,6 +19,7 @@ class PageRequests:
     Far beyond the limit of ``usage``, requests are not recorded. ``traffic``: the totals of all pages;
     ``hanging``: requests that have hung on other pages. ``document_url``: in the browser's spelling,
     after the document has been served. ``polled``: how often data was fetched, by URL without query.
+    ``service_workers``: the URLs of their scripts.
     ``navigation``: to another page, until the browser has left this one or stays.
     """
 
@@ -27,6 +28,7 @@ class PageRequests:
         self.document_url = ""
         self.navigation = PageNavigation()
         self.polled: Counter[str] = Counter()
+        self.service_workers: set[str] = set()
         self._own = f"{origin}/"
         self._usage = usage
         self._traffic = traffic
@@ -92,14 +94,24 @@ class PageRequests:
             if not one.blocked
         )
 
-    def note_unused(self, urls: Collection[str]) -> None:
-        """Note the URLs of requests whose responses the page does not use, or not yet."""
-        requested = set()
-        for record in self.exchanges:
-            # After a preload, a worker may request the same.
-            record.unused = record.url in urls and record.url not in requested
-            if record.method == "GET":
-                requested.add(record.url)
+    @property
+    def of_workers(self) -> Collection[str]:
+        """The URLs of the requests of service workers."""
+        return {record.url for record in self.exchanges if record.of_worker}
+
+    def note_unused(self, urls: Counter[str]) -> None:
+        """Note the URLs of requests whose responses the page does not use, or not yet, and how many
+        there are."""
+        requested: Counter[tuple[str, str]] = Counter()
+        # What the content does not depend on anyway is what was sent.
+        for record in sorted(self.exchanges, key=_may_be_used):
+            record.unused = record.url in urls
+            if record.unused and not record.of_worker:
+                # After a preload, a worker may request the same, or post to the same URL as a beacon.
+                name = record.method, record.url
+                requested[name] += 1
+                most = 1 if record.method == "GET" else urls[record.url]
+                record.unused = requested[name] <= most
 
     def gave_data(self, url: str) -> bool:
         """Whether a request that the content may depend on got a body from this URL: more than
@@ -205,3 +217,7 @@ class PageRequests:
             )
             for record in self._unfinished.values()
         )
+
+
+def _may_be_used(record: Exchange) -> bool:
+    return record.method == "GET" or record.needed or record.judged

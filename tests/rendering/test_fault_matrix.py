@@ -383,6 +383,18 @@ async def test_optional_requests_may_fail(
 
 _POST = "{ method: 'POST', keepalive: true, body: 'x' }"
 _PRELOAD = "</script><link rel=preload as=fetch crossorigin href=/faulty><script>"
+_REGISTERED = """navigator.serviceWorker.register('/worker.js?%s');
+  while (!navigator.serviceWorker.controller) await new Promise((done) => { setTimeout(done, 10); });
+"""
+_WORKERS = {
+    "precaches": "addEventListener('install', () => caches.open('a').then((a) => a.add('/faulty')));",
+    "passes-on": """addEventListener("fetch", (event) => {
+      if (event.request.url.endsWith("/faulty")) event.respondWith(fetch(event.request.url)); });""",
+}
+_BESIDE_A_WORKER = """const worker = new Worker(URL.createObjectURL(new Blob([`
+  onmessage = () => fetch("${location.origin}/faulty", { method: "POST", body: "x" })
+    .then(() => postMessage(1))`])));
+  worker.postMessage(1);"""
 _UNUSED = {
     "preloaded": _PRELOAD,
     "sent": f"fetch('/faulty', {_POST})",
@@ -390,6 +402,7 @@ _UNUSED = {
     "as-request": f"fetch(new Request('/faulty', {_POST})).catch(() => 0)",
     "sent-by-a-frame": f"""</script>
       <iframe srcdoc="<script>fetch('/faulty', {_POST})</script>"></iframe><script>""",
+    "precached-by-a-service-worker": "</script><script type=module>" + _REGISTERED % "precaches",
 }
 _USED = {
     "read": f"fetch('/faulty', {_POST}).then((answer) => answer.text()).catch(() => 0)",
@@ -401,6 +414,10 @@ _USED = {
     # The worker's request is another one.
     "preloaded-and-fetched-in-a-worker": f"""{_PRELOAD}new Worker(URL.createObjectURL(
       new Blob([`fetch("${{location.origin}}/faulty").then(() => postMessage(1))`])))""",
+    "passed-on-by-a-service-worker": "</script><script type=module>"
+    + _REGISTERED % "passes-on"
+    + "fetch('/faulty').catch(() => 0)",
+    "sent-and-posted-by-a-worker": f"navigator.sendBeacon('/faulty', 'x'); {_BESIDE_A_WORKER}",
     "sent-and-fetched": f"fetch('/faulty', {_POST}); fetch('/faulty').catch(() => 0)",
 }
 
@@ -414,6 +431,11 @@ async def test_the_content_does_not_depend_on_a_response_that_the_page_does_not_
             if fault == "hang":
                 await asyncio.Event().wait()
             return web.Response(status=500)
+        if request.path == "/worker.js":
+            take_over = """addEventListener("install", () => skipWaiting());
+              addEventListener("activate", (event) => event.waitUntil(clients.claim()));"""
+            text = take_over + _WORKERS[request.query_string]
+            return web.Response(text=text, content_type="text/javascript")
         script = (_UNUSED | _USED)[request.path.removeprefix("/page/")]
         text = f"<!DOCTYPE html><title>t</title><p>text<script>{script}</script>"
         return web.Response(text=text, content_type="text/html")

@@ -1,5 +1,6 @@
 """What settling observes: the page, its requests, and the clocks."""
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,8 +53,13 @@ class NetworkView(Protocol):
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether any in progress is worth waiting for."""
 
-    def note_unused(self, urls: Collection[str]) -> None:
-        """Note the URLs of those whose responses the page does not use, or not yet."""
+    @property
+    def of_workers(self) -> Collection[str]:
+        """The URLs of those of service workers."""
+
+    def note_unused(self, urls: Counter[str]) -> None:
+        """Note the URLs of those whose responses the page does not use, or not yet, and how many there
+        are."""
 
 
 @dataclass(frozen=True, slots=True)

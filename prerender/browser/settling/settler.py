@@ -143,7 +143,8 @@ class Settler:
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
         if self._network.awaited_seconds > self._patience_seconds:
-            self._network.note_unused(await probe.unused(self._session))
+            unused = await probe.unused(self._session, self._network.of_workers)
+            self._network.note_unused(unused)
         network = PageNetwork.of(
             self._network,
             self._patience_seconds,

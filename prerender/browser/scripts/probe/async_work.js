@@ -1,7 +1,7 @@
 import { computeStyle } from "./animations.js";
 import {
-  begin, call, countActivity, countFetches, listen, newMap, newSet, newWeakMap, now, page, patch, Promise,
-  prototypeOf, querySelectorAll, setTimeout, then, timers, URL,
+  begin, call, countActivity, countFetches, getEntriesByType, listen, newMap, newSet, newWeakMap, now, page, patch,
+  performance, Promise, prototypeOf, querySelectorAll, setTimeout, then, timers, URL,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
 
@@ -97,9 +97,17 @@ export const usage = () => {
   });
   return { used, optional };
 };
-// The URLs of requests whose responses the page does not use, or not yet, separated by zero characters.
-export const unused = () => {
+export const nameOf = Object.getOwnPropertyDescriptor(PerformanceEntry.prototype, "name").get;
+// The URLs of requests whose responses the page does not use, or not yet, separated by zero characters; of sent ones as
+// often as they were sent. ofWorkers: what service workers have requested: for the page only if it has, too.
+export const unused = (ofWorkers) => {
   const { optional } = usage();
+  if (ofWorkers.length) {
+    const received = newSet();
+    const entries = call(getEntriesByType, performance, ["resource"]);
+    for (let i = 0; i < entries.length; i++) received.add(call(nameOf, entries[i], []));
+    for (let i = 0; i < ofWorkers.length; i++) if (!received.has(ofWorkers[i])) optional[optional.length] = ofWorkers[i];
+  }
   let urls = "";
   for (let i = 0; i < optional.length; i++) if (!used.has(optional[i])) urls += "\0" + optional[i];
   return urls;

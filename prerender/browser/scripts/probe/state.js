@@ -1,5 +1,5 @@
 import { animationEnds } from "./animations.js";
-import { getResponseHeader, openedUrls, unused, usage } from "./async_work.js";
+import { getResponseHeader, nameOf, openedUrls, unused, usage } from "./async_work.js";
 import { acknowledged, pushed } from "./channels.js";
 import { lead, pageTime } from "./clocks.js";
 import {
@@ -92,7 +92,6 @@ state.attached = attached;
 
 // Whether the page has got the responses to all these requests, some of which may have the same URL.
 // Those of frames and workers are not listed.
-const nameOf = Object.getOwnPropertyDescriptor(PerformanceEntry.prototype, "name").get;
 state.has = (urls) => {
   const entries = call(getEntriesByType, performance, ["resource"]);
   const names = [];
