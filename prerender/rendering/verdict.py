@@ -139,7 +139,9 @@ def faults_of(exchanges: Iterable[Exchange], now: float) -> Iterable[FailedReque
     """The requests that the content may depend on, and that failed and did not succeed later."""
     failed: dict[tuple[str, str], FailedRequest] = {}
     for exchange in exchanges:
-        if exchange.matters and (text := _fault_of(exchange)):
+        if not exchange.matters:
+            continue
+        if text := _fault_of(exchange):
             lasting = (
                 exchange.destination == "style"
                 or exchange.fault is ResponseFault.HTML_MODULE
@@ -149,7 +151,8 @@ def faults_of(exchanges: Iterable[Exchange], now: float) -> Iterable[FailedReque
             failed.setdefault(
                 _key(exchange, now), FailedRequest(exchange.url, text, lasting, exchange.refused)
             )
-        elif exchange.status or exchange.received_bytes:  # an open WebSocket has no status yet
+        # An open WebSocket has no status yet.
+        elif not exchange.blocked and (exchange.status or exchange.received_bytes):
             for key in _made_up_for(exchange, now):
                 failed.pop(key, None)
     return failed.values()

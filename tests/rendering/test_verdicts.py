@@ -262,6 +262,36 @@ def test_what_counts_as_recovered(failed: str, later: str, is_recovered: bool) -
     assert [one.url for one in faults_of(requests, NOW)][:1] == [failed]
 
 
+@pytest.mark.parametrize("later", [200, 500])
+async def test_a_response_that_the_page_does_not_get_makes_up_for_no_failure(
+    later: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    scripts = {
+        "/image": "new Image().src = '/data'",
+        "/no-cors": "fetch('/data', { mode: 'no-cors' })",
+        "/prefetch": "document.head.innerHTML += '<link rel=prefetch href=/data>'",
+        "/beacon": "navigator.sendBeacon('/data', 'failed')",
+    }
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/data":
+            return web.Response(
+                status=500 if request.headers["Sec-Fetch-Mode"] == "cors" else later
+            )
+        method = "POST" if request.path == "/beacon" else "GET"
+        text = f"""{HEAD}<p>text<script>fetch("/data", {{ method: "{method}" }}).then(() => {{
+          {scripts[request.path]}; }})</script>"""
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    site = await start_origin(application)
+    proxy = await start_proxy(site.url, SETTINGS)
+    assert {path: (await proxy.crawl(path)).status for path in scripts} == dict.fromkeys(
+        scripts, 503
+    )
+
+
 def _request(url: str, status: int) -> Exchange:
     kind = "script" if ".js" in url else "websocket" if "=websocket" in url else "empty"
     request = Exchange("GET", url, kind, 0, 0, status, 100, judged=True, finished=True)
