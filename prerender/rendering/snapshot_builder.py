@@ -27,6 +27,7 @@ from prerender.rendering.moved import has_moved, with_canonical
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.verdict import (
     Judgement,
+    awaits_data,
     ended_by_limit,
     judge,
     lacks_its_subject,
@@ -113,7 +114,8 @@ class SnapshotBuilder:
             tags=tags_of([*_tag_headers(document), *rendered.cache_tags]),
             asset_fingerprint=asset_fingerprint_of(document.body),
             may_be_the_page=may_be_the_page(visit, rendered, judgement),
-            still_loading=rendered.loading and rendered.settled.reason is SettleReason.BUDGET,
+            still_loading=awaits_data(visit.requests.exchanges, now)
+            or (rendered.loading and rendered.settled.reason is SettleReason.BUDGET),
         )
 
     def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:

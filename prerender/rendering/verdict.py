@@ -17,6 +17,7 @@ short time: a page that failed only because the site lacks files or its scripts 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from http import HTTPStatus
 from typing import NamedTuple
 
 from lxml import etree
@@ -235,6 +236,16 @@ def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
         may_matter = exchange.foreign and not (exchange.judged or exchange.unused)
         if may_matter and exchange.destination in DATA and _fault_of(exchange):
             yield exchange.url
+
+
+def awaits_data(exchanges: Iterable[Exchange], now: float) -> bool:
+    """Whether the server is still preparing data of the page: its last response to a GET is 202."""
+    last = {
+        _without_cache_buster(exchange, now): exchange.status
+        for exchange in exchanges
+        if exchange.matters and exchange.method == "GET" and exchange.destination in DATA
+    }
+    return HTTPStatus.ACCEPTED in last.values()
 
 
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:

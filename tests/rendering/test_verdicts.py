@@ -11,7 +11,7 @@ from aiohttp import web
 from prerender.browser import page as page_of_the_browser
 from prerender.gateway.exchange import Exchange
 from prerender.rendering.moved import has_moved
-from prerender.rendering.verdict import faults_of
+from prerender.rendering.verdict import awaits_data, faults_of
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 PUBLIC = "https://www.example.com"
@@ -81,12 +81,15 @@ PAGES = {
     "/late-refresh": '<meta http-equiv="refresh" content="600; url=/there"><p>content',
     "/polls": f"<p>text{POLL}",
     "/polls-for-its-content": f"<p class=spinner>Preparing your report{POLL}",
+    "/polls-for-what-is-accepted": "<p>Preparing<script>fetch('/accepted')</script>",
+    "/posts": "<p>text<script>fetch('/accepted', { method: 'POST', body: 'metrics' })</script>",
     "/reload": '<meta http-equiv="refresh" content="5"><p>content',
 }
 
 
 async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot: object) -> Proxy:
     content: dict[str, str | web.Response] = {path: HEAD + text for path, text in PAGES.items()}
+    content["/accepted"] = web.Response(status=202, text="{}")
     origin = await pages(start_origin, content)
     return await start_proxy(origin.url, SETTINGS | {"snapshot": snapshot})
 
@@ -111,6 +114,8 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot:
         ("/reload", 200, "stored; ttl=3600"),
         ("/polls", 200, "stored; ttl=3600"),
         ("/polls-for-its-content", 200, "stored; ttl=30"),
+        ("/polls-for-what-is-accepted", 200, "stored; ttl=30"),
+        ("/posts", 200, "stored; ttl=3600"),
     ],
 )
 async def test_blank_pages(
@@ -260,6 +265,13 @@ def test_what_counts_as_recovered(failed: str, later: str, is_recovered: bool) -
     assert [one.url for one in faults_of(reversed(requests), NOW)] == [failed]
     requests[1] = _request(later, 500)
     assert [one.url for one in faults_of(requests, NOW)][:1] == [failed]
+
+
+def test_data_that_is_not_ready_yet() -> None:
+    pending, ready = _request("/data?_=1700000000000", 202), _request("/data", 200)
+    assert awaits_data([pending], NOW)
+    assert awaits_data([ready, pending], NOW)
+    assert not awaits_data([pending, ready], NOW)
 
 
 @pytest.mark.parametrize("later", [200, 500])
