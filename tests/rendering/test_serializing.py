@@ -616,6 +616,47 @@ async def test_text_in_cdata_sections(start_origin: StartOrigin, start_proxy: St
     assert "CDATA" not in text
 
 
+# What scripts have put into the head or before it, and the same at the start of the body.
+MISPLACED = """<html><head><title>t</title><meta name="description" content="d"></head><body>text
+  <script>
+    const hidden = document.createElement("div");
+    hidden.innerHTML = "<style>p { color: red }</style>hidden";
+    document.head.prepend("stray", document.createComment("c"), "\\n", hidden,
+      document.createElementNS("http://www.w3.org/2000/svg", "svg"));
+    document.documentElement.prepend(Object.assign(document.createElement("p"), {id: "shown"}));
+    document.adoptedStyleSheets = [new CSSStyleSheet()];
+    document.adoptedStyleSheets[0].replaceSync("i { color: red }");
+  </script></body></html>"""
+HIDDEN = 'style="display: none !important;"'
+
+
+async def test_the_head_ends_behind_its_metadata(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    add = {"snapshot": {"add_canonical": True}}
+    text = await _snapshot(start_origin, start_proxy, MISPLACED, add)
+    assert text.startswith(
+        '<html><head><meta charset="utf-8"><!--c-->\n<title>t</title>'
+        '<meta name="description" content="d"><style>i { color: red; }</style>'
+        f'<link rel="canonical" href="{SITE}/#!state"></head><body><p id="shown"></p>'
+        f"<div {HIDDEN}><style>p {{ color: red }}</style>hidden</div><svg {HIDDEN}></svg>text"
+    )
+
+
+async def test_heads_that_a_page_shows_or_a_frame_has(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = """<style>head { display: block }</style><iframe id="frame"></iframe><p>text</p><script>
+      document.head.append("shown");
+      frame.contentDocument.body.append("framed");
+      frame.contentDocument.head.append("lost", frame.contentDocument.createElement("b"));
+      </script>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    assert "</head><body>shown<iframe" in text
+    assert f"<body><b {HIDDEN}></b>framed" in unescape(text)
+    assert "lost" not in text
+
+
 @pytest.mark.parametrize(
     ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
 )

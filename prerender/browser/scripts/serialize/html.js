@@ -1,5 +1,5 @@
 import { inlineStyleOf, localNameOf, on, shadowRootOf } from "./elements.js";
-import { asParsed, asText, forEachTemplate } from "./parsing.js";
+import { asParsed, asText, forEachTemplate, separateHead } from "./parsing.js";
 import { dataOf, drawingOf, drawn, hasDrawings, withData } from "./pictures.js";
 import { ownReference, TOKEN } from "./pretty.js";
 import {
@@ -99,6 +99,8 @@ const copyState = (from, to) => {
   }
 };
 
+const isShown = (head) => head !== null && getComputedStyle(head).display !== "none";
+
 const copyFrame = (from, to) => {
   const url = from.contentDocument?.URL ?? "";
   if (!to.hasAttribute("src") && !to.hasAttribute("srcdoc") && isAddress(url)) {
@@ -127,6 +129,7 @@ const frameText = (frame) => {
     if (style) root.append(style);
   }
   clean(root);
+  if (live) separateHead(root, isShown(shown.head));
   asParsed(root);
   if (root.outerHTML.includes(TOKEN)) prettify(root);
   return root.outerHTML;
@@ -335,6 +338,7 @@ const html = () => {
   for (const copy of unwantedCopies) on(copy, "remove");
   root.querySelector("head")?.append(...options.add.map(tagOf));
   clean(root);
+  separateHead(root, isShown(document.head));
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
   for (const meta of root.querySelectorAll("meta[http-equiv='content-security-policy' i]")) {
     meta.setAttribute("content", allowOurs(meta.getAttribute("content") ?? ""));

@@ -1,4 +1,6 @@
-// ---- Parsing a snapshot must give the DOM that it was made of. Five things would be parsed differently (HTML
+import { inlineStyleOf, localNameOf, on } from "./elements.js";
+
+// ---- Parsing a snapshot must give the DOM that it was made of. Six things would be parsed differently (HTML
 // Standard, sections 13.1, 13.2.3.5, 13.2.5.17 and 13.3):
 // - NUL, which the parser drops or replaces, and noncharacters and lone surrogates, which are not allowed in
 //   documents: each becomes U+FFFD, as in the parser. Other controls stay.
@@ -59,3 +61,30 @@ export const asParsed = (tree) => {
 };
 
 export const asText = (markup) => markup.replace(forbidden, "\ufffd").replaceAll("\r", "&#13;");
+
+// - What is no metadata ends the head, and so does text: what follows would be in the body. It moves there itself, hidden as
+//   it was, and what is before the head, too.
+const metadata = "base, basefont, bgsound, link, meta, noframes, noscript, script, style, template, title";
+const inNoscript = "basefont, bgsound, link, meta, noframes, style";
+const isBlank = (node) => node.nodeType === Node.COMMENT_NODE || (node instanceof Text && !/[^\t\n\f\r ]/.test(node.data));
+const isMetadata = (node) => node instanceof Element && on(node, "matches", metadata) && (localNameOf(node) !== "noscript" ||
+  Array.from(node.childNodes).every((one) => isBlank(one) || (one instanceof Element && one.matches(inNoscript))));
+
+export const separateHead = (root, isShown) => {
+  const head = root.querySelector(":scope > head"), body = root.querySelector(":scope > body");
+  if (!head) return;
+  const nodes = Array.from(root.childNodes);
+  const before = nodes.slice(0, nodes.indexOf(head)).filter((node) => !isBlank(node));
+  const within = Array.from(head.childNodes).filter((node) => !isBlank(node) && !isMetadata(node));
+  for (const node of [...before, ...within]) node.remove();
+  head.prepend(...before.filter(isMetadata));
+  const moved = [...before.filter((node) => !isMetadata(node)), ...within.filter((node) => isShown || node instanceof Element)];
+  if (!isShown) {
+    for (const node of within) {
+      if (node instanceof Element && localNameOf(node) !== "noscript") {
+        inlineStyleOf(node)?.setProperty("display", "none", "important");
+      }
+    }
+  }
+  body?.prepend(...moved);
+};
