@@ -657,6 +657,17 @@ async def test_heads_that_a_page_shows_or_a_frame_has(
     assert "lost" not in text
 
 
+@pytest.mark.parametrize("href", ["", 'href=""', 'href=" "'])
+async def test_a_canonical_link_without_a_url_is_none(
+    start_origin: StartOrigin, start_proxy: StartProxy, href: str
+) -> None:
+    page = f'<link rel="canonical" {href}><p>text</p>'
+    add = {"snapshot": {"add_canonical": True}}
+    text = await _snapshot(start_origin, start_proxy, page, add)
+    links = re.findall("<link[^>]*>", text)
+    assert links == [f'<link rel="canonical" href="{SITE}/#!state">']
+
+
 @pytest.mark.parametrize(
     ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
 )

@@ -300,10 +300,11 @@ const ownUrl = () => {
   return url.href;
 };
 
+const canonicalLink = 'link[rel~="canonical" i]';
 // The number of characters before the content of the head, or -1 if the page needs no canonical link.
 const canonicalAt = (root) => {
   const head = root.querySelector("head");
-  if (!head || root.querySelector('link[rel~="canonical" i]')) return -1;
+  if (!head || root.querySelector(canonicalLink)) return -1;
   const tag = (element) => element.cloneNode(false).outerHTML.slice(0, -`</${element.localName}>`.length);
   const before = inert.createElement("div");
   for (const node of root.childNodes) {
@@ -340,6 +341,8 @@ const html = () => {
   clean(root);
   separateHead(root, isShown(document.head));
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
+  // A link without a URL links to nothing.
+  for (const link of root.querySelectorAll(canonicalLink)) if (!link.getAttribute("href")?.trim()) link.remove();
   for (const meta of root.querySelectorAll("meta[http-equiv='content-security-policy' i]")) {
     meta.setAttribute("content", allowOurs(meta.getAttribute("content") ?? ""));
   }
@@ -348,7 +351,7 @@ const html = () => {
   charset.setAttribute("charset", "utf-8");
   const head = root.querySelector("head");
   head?.prepend(charset);
-  if (options.addCanonical && head && !root.querySelector('link[rel~="canonical" i]')) {
+  if (options.addCanonical && head && !root.querySelector(canonicalLink)) {
     const canonical = inert.createElement("link");
     canonical.rel = "canonical";
     canonical.setAttribute("href", ownUrl());
