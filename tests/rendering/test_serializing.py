@@ -668,6 +668,23 @@ async def test_a_canonical_link_without_a_url_is_none(
     assert links == [f'<link rel="canonical" href="{SITE}/#!state">']
 
 
+INERT = """<x-open></x-open><div id="d"></div><script>
+  d.attachShadow({mode: "open"}).innerHTML = "<u><template shadowrootmode=open>in</template></u>";
+  const open = document.querySelector("x-open");
+  open.innerHTML = "<template shadowrootmode=open>unused</template>";
+  d.innerHTML = "<b><template shadowrootmode=open>inert</template>light</b>";
+</script>"""
+
+
+async def test_a_template_that_is_no_shadow_root_does_not_become_one(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    text = await _snapshot(start_origin, start_proxy, INERT)
+    assert "<x-open><template>unused</template></x-open>" in text
+    declared = '<template shadowrootmode="open"><u><template>in</template></u></template>'
+    assert f'<div id="d">{declared}<b><template>inert</template>light</b></div>' in text
+
+
 @pytest.mark.parametrize(
     ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
 )

@@ -213,7 +213,14 @@ const nameSlots = (host, copy, root, content) => {
   });
 };
 
+const withoutDeclarations = (tree) => {
+  forEachTemplate(tree, withoutDeclarations);
+  for (const template of tree.querySelectorAll("template")) template.removeAttribute("shadowrootmode");
+};
+
 const complete = (original, copy, isNumbered = true) => {
+  // The parser would attach those of templates that innerHTML has made, which are no shadow roots.
+  withoutDeclarations(copy);
   const from = original.querySelectorAll("*");
   const to = copy.querySelectorAll("*");
   const fromStateful = original.querySelectorAll(stateful);
