@@ -685,6 +685,25 @@ async def test_a_template_that_is_no_shadow_root_does_not_become_one(
     assert f'<div id="d">{declared}<b><template>inert</template>light</b></div>' in text
 
 
+NESTED_SLOTS = """<x-outer><b slot="title">title</b>body</x-outer><script>
+  const define = (name, html) => customElements.define(name, class extends HTMLElement {
+    constructor() { super().attachShadow({mode: "open"}).innerHTML = html; }
+  });
+  define("x-inner", "<h2><slot name=one>1</slot></h2><p><slot name=two>2</slot></p>");
+  define("x-outer", "<x-inner><slot slot=two></slot><slot name=title slot=one></slot>" +
+    "<i slot=none>never</i></x-inner>");
+</script>"""
+
+
+async def test_nested_slots_are_flattened(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    flat = {"snapshot": {"flatten_shadow_dom": True}}
+    text = await _snapshot(start_origin, start_proxy, NESTED_SLOTS, flat)
+    flattened = '<x-inner><h2><b slot="title">title</b></h2><p>body</p></x-inner>'
+    assert f"<x-outer>{flattened}</x-outer>" in text
+
+
 @pytest.mark.parametrize(
     ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
 )

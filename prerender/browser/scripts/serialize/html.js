@@ -243,9 +243,13 @@ const complete = (original, copy, isNumbered = true) => {
   }
 };
 
-const copied = (root, isNumbered) => {
+const imported = (root) => {
   const content = inert.createElement("div");
   for (const node of root.childNodes) content.append(inert.importNode(node, true));
+  return content;
+};
+
+const copied = (root, isNumbered, content = imported(root)) => {
   complete(root, content, isNumbered);
   clean(content);
   return content;
@@ -267,10 +271,12 @@ const declared = (host, copy, root, isNumbered) => {
 // are removed, because they would apply to the whole page.
 const flattened = (host, copy, root, isNumbered) => {
   const light = new Map(Array.from(host.childNodes, (node, i) => [node, copy.childNodes[i]]));
-  const content = copied(root, isNumbered);
-  for (const style of content.querySelectorAll("style, link[rel~='stylesheet']")) style.remove();
+  const content = imported(root);
+  // Hosts within change places when they are flattened.
   const slots = Array.from(root.querySelectorAll("slot"));
   const places = Array.from(content.querySelectorAll("slot"));
+  copied(root, isNumbered, content);
+  for (const style of content.querySelectorAll("style, link[rel~='stylesheet']")) style.remove();
   places.forEach((place, i) => {
     if (!isSlot(place)) return;
     const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
