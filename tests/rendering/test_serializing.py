@@ -704,6 +704,15 @@ async def test_nested_slots_are_flattened(
     assert f"<x-outer>{flattened}</x-outer>" in text
 
 
+async def test_xhtml_is_parsed_as_html(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = """<html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title></head><body>
+      <?php echo "a > b" ?><p>text</p></body></html>"""
+    response = web.Response(text=page, content_type="application/xhtml+xml")
+    text = await _snapshot(start_origin, start_proxy, response)
+    assert text.startswith("<!DOCTYPE html><html ")
+    assert "echo" not in text
+
+
 @pytest.mark.parametrize(
     ("base", "prefix"), [("", ""), ("https://cdn.example/", SITE), (f"{SITE}/d/", "")]
 )

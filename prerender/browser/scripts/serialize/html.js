@@ -329,7 +329,8 @@ const canonicalAt = (root) => {
 
 const doctype = () => {
   const type = document.doctype;
-  if (!type) return "";
+  // XHTML needs none for standards mode.
+  if (!type) return document.compatMode === "CSS1Compat" ? "<!DOCTYPE html>" : "";
   const publicId = type.publicId ? ` PUBLIC "${type.publicId}"` : "";
   const system = type.systemId ? `${publicId ? "" : " SYSTEM"} "${type.systemId}"` : "";
   return `<!DOCTYPE ${type.name}${publicId}${system}>`;

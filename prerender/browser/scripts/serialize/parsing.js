@@ -37,6 +37,12 @@ export const asParsed = (tree) => {
   const found = [];
   while (sections.nextNode()) found.push(/** @type {CDATASection} */ (sections.currentNode));
   for (const section of found) section.replaceWith(section.data);
+  // Nor has it processing instructions: one would end at its first ">".
+  const instructions = document.createTreeWalker(tree, NodeFilter.SHOW_PROCESSING_INSTRUCTION);
+  /** @type {any[]} */
+  const gone = [];
+  while (instructions.nextNode()) gone.push(instructions.currentNode);
+  for (const instruction of gone) instruction.remove();
   for (const element of tree.querySelectorAll(dropsFirstNewline)) {
     element.normalize(); // An empty text may be the first one.
     const text = element.firstChild;
