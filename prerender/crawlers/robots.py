@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from urllib.parse import unquote
 
 import structlog
 from aiohttp import ClientError
@@ -19,7 +20,7 @@ from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.urls.ajax_crawling import UGLY_TOKEN
+from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 
 PATH = "/robots.txt"
 _PARAMETER = UGLY_TOKEN.removesuffix("=")
@@ -63,15 +64,22 @@ class OptOut:
         self._reload_at = 0.0
         self._loading = asyncio.Lock()
 
-    async def forbids(self, target: str, user_agent: str) -> bool:
-        """Whether robots.txt disallows an ugly request target for a crawler."""
+    async def forbids(self, target: str, page: str, user_agent: str) -> bool:
+        """Whether robots.txt disallows an ugly request target for a crawler, or its ``page`` (path,
+        query and ``#!`` state) as rules spell it: a state has many ugly URLs."""
         if self._clock() >= self._reload_at:
             async with self._loading:
                 if self._clock() >= self._reload_at:
                     await self._load()
         if self._rules is None:
             return False
-        return not self._rules.can_fetch(f"{self._public.origin()}{target}", user_agent)
+        path, _, state = page.partition("#!")
+        plain = pretty_to_ugly(f"{path}#!{unquote(state)}") or target
+        site = str(self._public.origin())
+        return any(
+            not self._rules.can_fetch(f"{site}{spelling}", user_agent)
+            for spelling in (target, plain)
+        )
 
     async def _load(self) -> None:
         try:

@@ -245,9 +245,6 @@ class Decider:
         ``is_genuine``: the crawler is verified by its signature.
         """
         verify, opt_out = self._clientele.verify, self._clientele.opt_out
-        if decision.markdown_url:
-            own = self._discovery is not None and await self._discovery.origin_has(request.target)
-            return Forward(Reason.ORIGINS_FILE) if own else decision
         if decision.by_user_agent:
             if (
                 verify is not None
@@ -256,8 +253,15 @@ class Decider:
                 and not await verify(request)
             ):
                 return Forward(Reason.UNVERIFIED)
-        elif opt_out is not None:
-            user_agent = request.headers.get("user-agent")
-            if await opt_out.forbids(request.target, user_agent):
+            return decision
+        if (
+            decision.markdown_url
+            and self._discovery is not None
+            and await self._discovery.origin_has(request.target)
+        ):
+            return Forward(Reason.ORIGINS_FILE)
+        if opt_out is not None and UGLY_TOKEN in request.target:
+            page = self.target_of(request, decision).path
+            if await opt_out.forbids(request.target, page, request.headers.get("user-agent")):
                 return Forward(Reason.ROBOTS_TXT)
         return decision

@@ -25,7 +25,9 @@ class PageVary:
         by_middleware = ("User-Agent",) if middleware else ()
         by_robots = ("User-Agent",) if opt_out else ()
         self._ugly = vary_line((*_CODING, *by_robots, *triggers.vary("ugly"), *variants))
-        self._markdown_url = vary_line((*_CODING, *triggers.vary("markdown"), *variants))
+        self._markdown_url = vary_line(
+            (*_CODING, *by_robots, *triggers.vary("markdown"), *variants)
+        )
         self._by_user_agent = vary_line((*_CODING, *by_middleware, *triggers.vary(), *variants))
         self._forwarded = triggers.vary()
         self._forwarded_ugly = (*by_robots, *triggers.vary())

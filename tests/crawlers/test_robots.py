@@ -95,6 +95,34 @@ async def test_the_opt_out_is_heeded(start_origin: StartOrigin, start_proxy: Sta
     assert ">rendered<" in (await heedless.get("/private?_escaped_fragment_=")).text
 
 
+@pytest.mark.parametrize(
+    ("query", "forbidden"),
+    [
+        ("?_escaped_fragment_=/private", True),
+        ("?_escaped_fragment_=%2Fprivate", True),
+        ("?_escaped_fragment_=/%70rivate/x", True),
+        ("?utm_source=a&_escaped_fragment_=/private", True),
+        ("?_escaped_fragment_=/caf%25c3%25a9", True),
+        ("?_escaped_fragment_=%2Fpublic", False),
+        ("?a=1&_escaped_fragment_=/private", False),
+    ],
+)
+async def test_every_spelling_of_a_disallowed_state_is_disallowed(
+    query: str, forbidden: bool, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    rule = "Disallow: /?_escaped_fragment_="
+    robots = web.Response(text=f"User-agent: *\n{rule}/private\n{rule}/caf%C3%A9\n")
+    page = "<p id=out>shell</p><script>out.textContent = 'rendered'</script>"
+    origin = await pages(start_origin, {"/robots.txt": robots, "/": page})
+    overrides = {"triggers": {"robots_opt_out": True}, "markdown": {"enabled": True}}
+    proxy = await start_proxy(origin.url, overrides)
+    assert (">shell<" in (await proxy.get(f"/{query}")).text) is forbidden
+    answer = await proxy.get(f"/index.md{query}")
+    assert (answer.status == 404) is forbidden
+    assert forbidden or answer.headers["Vary"] == "Accept-Encoding, User-Agent"
+    assert (await proxy.get("/index.md")).text.endswith("rendered\n")
+
+
 async def test_caches_know_that_robots_txt_selects(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
