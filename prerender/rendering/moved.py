@@ -1,5 +1,6 @@
 """Pages that changed their own URL: whether they did, and the canonical link to the new one. Pure."""
 
+import re
 from html import escape
 from urllib.parse import unquote
 
@@ -7,12 +8,18 @@ from urllib.parse import unquote
 def has_moved(requested: str, now: str) -> bool:
     """Whether a page changed its own path or the requested ``#!`` state.
 
-    Queries are not compared: applications add and remove their own parameters.
+    Queries are not compared, nor what is behind ? or # in a state: applications add and remove their
+    own parameters.
     """
     if _path(requested) != _path(now):
         return True
     state, new_state = requested.partition("#!")[2], now.partition("#!")[2]
-    return bool(state) and _plain(state) != _plain(new_state)
+    return bool(state) and _view(state) != _view(new_state)
+
+
+def _view(state: str) -> str:
+    """The part of a state that names a view; a state that is only a query, such as ?page=2, is one."""
+    return _plain(re.split("[?#]", state, maxsplit=1)[0] or state)
 
 
 def _path(url: str) -> str:
