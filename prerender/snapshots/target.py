@@ -56,7 +56,7 @@ class Target:
         variant: Variant = ORDINARY,
     ) -> "Target":
         """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
-        pretty = pretty._replace(path=tracking.without(pretty.path))
+        pretty = PrettyURL(tracking.without(pretty.path), tracking.without(pretty.fragment))
         path = str(pretty)
         url = f"{public.origin()}{path}"
         # URLs have no spaces.

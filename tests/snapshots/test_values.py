@@ -95,10 +95,13 @@ def test_every_parameter_can_be_left_out() -> None:
 
 def test_what_the_browser_opens_has_no_tracking_parameters() -> None:
     target = Target.of(PUBLIC, PrettyURL("/p?utm_source=x&a=1", "/s?utm_source=y"), TRACKING)
-    assert target.url == "https://www.example.com/p?a=1#!/s?utm_source=y"
+    assert target.url == "https://www.example.com/p?a=1#!/s"
     assert target.request_target == "/p?a=1"
-    assert target.path == "/p?a=1#!/s?utm_source=y"
-    assert target == Target.of(PUBLIC, PrettyURL("/p?a=1&gclid=2", "/s?utm_source=y"), TRACKING)
+    assert target.path == "/p?a=1#!/s"
+    assert target == Target.of(PUBLIC, PrettyURL("/p?a=1&gclid=2", "/s?utm_id=y"), TRACKING)
+    assert target == Target.of(PUBLIC, PrettyURL("/p?a=1", "/s"), TRACKING)
+    state = Target.of(PUBLIC, PrettyURL("/p", "/s?b=2&utm_source=y&c=/utm_x"), TRACKING)
+    assert state.path == "/p#!/s?b=2&c=/utm_x"
 
 
 @pytest.mark.parametrize(
