@@ -11,7 +11,7 @@ from prerender.admin.parameters import PurgeBody
 from prerender.admin.routes import route
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
-from prerender.urls.patterns import comparable
+from prerender.urls.patterns import comparable, with_upper_escapes
 
 _MOST_AT_ONCE = 1000
 
@@ -53,7 +53,10 @@ class Purging:
         """The purges of a request, at least one. Raises ValueError."""
         soft = body.soft
         purges = [Purge("all", soft=soft)] if body.all else []
-        purges += [Purge("url", self._site.target(text).path, soft) for text in body.url]
+        purges += [
+            Purge("url", with_upper_escapes(self._site.target(text).path), soft)
+            for text in body.url
+        ]
         purges += [
             Purge("prefix", comparable(self._site.path("prefix", text)), soft)
             for text in body.prefix

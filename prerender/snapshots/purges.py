@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from prerender.urls.patterns import comparable, matches
+from prerender.urls.patterns import comparable, matches, with_upper_escapes
 
 PurgeKind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
 KINDS: tuple[PurgeKind, ...] = get_args(PurgeKind)
@@ -163,6 +163,7 @@ class Purges:
             named = [
                 Purge("all", "", soft),
                 Purge("url", path, soft),
+                Purge("url", with_upper_escapes(path), soft),
                 Purge("asset_fingerprint", asset_fingerprint, soft),
             ]
             named += [Purge("tag", tag, soft) for tag in tags]

@@ -9,6 +9,7 @@ from yarl import URL
 
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.ajax_crawling import PrettyURL
+from prerender.urls.patterns import with_upper_escapes
 from prerender.urls.tracking import NO_TRACKING, Tracking
 
 # Browsers and sitemaps (sitemaps.org) allow about as much.
@@ -57,7 +58,8 @@ class Target:
     ) -> "Target":
         """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
         pretty = PrettyURL(tracking.without(pretty.path), tracking.without(pretty.fragment))
-        path = str(pretty)
+        # Only of the state: origins may redirect from one spelling of their paths to the other.
+        path = pretty.path + with_upper_escapes(pretty.location_hash)
         url = f"{public.origin()}{path}"
         # URLs have no spaces.
         name = url if variant == ORDINARY else f"{url} {variant}"

@@ -15,7 +15,12 @@ def comparable(text: str) -> str:
     path, hash_bang, state = text.partition("#!")
     escaped = quote(path, safe=string.punctuation, errors="surrogateescape") + hash_bang
     escaped += quote(state, safe=UNESCAPED_IN_STATES, errors="surrogateescape")
-    return _ESCAPE.sub(lambda match: match[0].upper(), escaped) if "%" in escaped else escaped
+    return with_upper_escapes(escaped)
+
+
+def with_upper_escapes(text: str) -> str:
+    """A text with its escapes in upper case (RFC 3986 section 6.2.2.1)."""
+    return _ESCAPE.sub(lambda match: match[0].upper(), text) if "%" in text else text
 
 
 def matches(pattern: str, path: str) -> bool:

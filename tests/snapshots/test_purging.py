@@ -135,6 +135,26 @@ REFUSED: list[tuple[object, str]] = [
 ]
 
 
+async def test_the_case_of_escapes_makes_no_other_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": "<p>home", "/café": "<p>one"})
+    proxy = await start_proxy(origin.url, SETTINGS)
+    spellings = ["/caf%C3%A9", "/caf%c3%a9"]
+    for purged in spellings:
+        for page in spellings:
+            await proxy.crawl(page)
+            assert (await proxy.crawl(page)).headers["Cache-Status"].startswith(HIT)
+        assert (await purge(proxy, {"url": purged}))[0] == 200
+        for page in spellings:
+            assert not (await proxy.crawl(page)).headers["Cache-Status"].startswith(HIT)
+    # The states of a page have the same document, so they are one in the cache, too.
+    await proxy.crawl("/#!/caf%C3%A9")
+    for state in ("/caf%c3%a9", "/caf%25c3%25a9"):
+        answer = await proxy.get(f"/?_escaped_fragment_={state}")
+        assert answer.headers["Cache-Status"].startswith(HIT)
+
+
 async def test_what_cannot_be_purged_is_said(start_proxy: StartProxy) -> None:
     proxy = await start_proxy("http://127.0.0.1:9", SETTINGS)
     for what, said in REFUSED:
