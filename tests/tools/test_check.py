@@ -423,11 +423,13 @@ async def test_states_behind_redirects_are_followed(
     listed = web.Response()
     origin = await pages(start_origin, {"/app": moved, "/app/": text, "/list.txt": listed})
     listed.text = f"{origin.url}/app#!/items/3"
-    proxy = await start_proxy(origin.url)
+    proxy = await start_proxy(origin.url, {"markdown": {"enabled": True}})
     end = f"{origin.url}/app/#!/items/3"
     _, report = await checked(f"{origin.url}/app#!/items/3", "--via", proxy.url, "--no-browser")
     found = by_page(report, origin.url)
     assert codes(found["/app#!/items/3"]).keys() == {"redirect"}
+    # The Link to its Markdown is no fault.
+    assert "link-ugly" not in codes(found["/app/#!/items/3"])
     assert (found["/app#!/items/3"]["location"], found["/app/#!/items/3"]["status"]) == (end, 200)
     ended = await run("sitemap", f"{origin.url}/app#!/items/3", "--via", proxy.url)
     assert f"<loc>{end}</loc>".encode() in ended.out

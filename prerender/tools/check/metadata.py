@@ -10,8 +10,9 @@ from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import PageContent
 from prerender.tools.link_following import PageFetcher, canonicals
-from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
+from prerender.urls.addresses import after_host, is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
+from prerender.urls.markdown_urls import page_of
 
 _VERDICTS = ("moved", "cut-off", "refused", *UNUSABLE)
 NEEDLESS = (
@@ -44,7 +45,13 @@ def tags_and_links(page: PageContent, response: Fetched, report: Report) -> None
         report.add("meta-fragment", 'the snapshot contains <meta name="fragment" content="!">')
     for link in sorted(ugly(page.ugly, report.url) - {*page.canonicals}):
         report.add("link-ugly", f"a link with an ugly URL: {link}")
-    headers = {link for link, relations in response.links if "canonical" not in relations}
+    # The Markdown of a state has no other URL than an ugly one, and the proxy itself names it.
+    headers = {
+        link
+        for link, relations in response.links
+        if "canonical" not in relations
+        and not ("alternate" in relations and page_of(after_host(link)) is not None)
+    }
     for link in sorted(ugly(headers, report.url)):
         report.add("link-ugly", f"a Link header with an ugly URL: {link}")
     routes(page.links, report)
