@@ -45,11 +45,11 @@ class Site:
         """A text that is searched for; of a pretty or ugly URL of the site, its stored path."""
         text = text.strip()
         named = self._named.match(text)
-        if named is None:
-            return text
         if UGLY_TOKEN in text:
             with suppress(ValueError):
                 return self.target(text).path
+        if named is None:
+            return text
         path, mark, state = text[named.end() :].partition("#!")
         return f"{path.partition('#')[0] or '/'}{mark}{state}"
 

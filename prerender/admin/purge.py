@@ -11,6 +11,7 @@ from prerender.admin.parameters import PurgeBody
 from prerender.admin.routes import route
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
+from prerender.urls.ajax_crawling import ugly_to_pretty
 from prerender.urls.patterns import comparable, with_upper_escapes
 
 _MOST_AT_ONCE = 1000
@@ -57,18 +58,24 @@ class Purging:
             Purge("url", with_upper_escapes(self._site.target(text).path), soft)
             for text in body.url
         ]
+        purges += [Purge("prefix", self._compared("prefix", text), soft) for text in body.prefix]
         purges += [
-            Purge("prefix", comparable(self._site.path("prefix", text)), soft)
-            for text in body.prefix
-        ]
-        purges += [
-            Purge("pattern", comparable(self._site.path("pattern", text, starts=("/", "*"))), soft)
+            Purge("pattern", self._compared("pattern", text, starts=("/", "*")), soft)
             for text in body.pattern
         ]
         purges += [Purge("tag", _tag(text), soft) for text in body.tag]
         if not 0 < len(purges) <= _MOST_AT_ONCE:
             raise ValueError(f"give from 1 to {_MOST_AT_ONCE} purges")
         return purges
+
+    def _compared(self, name: str, text: str, *, starts: tuple[str, ...] = ("/",)) -> str:
+        """A prefix or pattern of the stored paths. Raises ValueError."""
+        path = self._site.path(name, text, starts=starts)
+        if ugly_to_pretty(path):
+            raise ValueError(
+                f"{name}: {text[:200]!r}: give it as of pretty URLs, such as /#!/items/"
+            )
+        return comparable(path)
 
 
 def _tag(text: str) -> str:

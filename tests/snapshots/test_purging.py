@@ -131,6 +131,15 @@ REFUSED: list[tuple[object, str]] = [
         {"url": "https://www.example.com.evil/"},
         "url: 'https://www.example.com.evil/': give a URL of https://www.example.com, or a path",
     ),
+    (
+        {"prefix": "/?_escaped_fragment_=/items"},
+        "prefix: '/?_escaped_fragment_=/items': give it as of pretty URLs, such as /#!/items/",
+    ),
+    (
+        {"pattern": "https://www.example.com/a?b&_escaped_fragment_=*"},
+        "pattern: 'https://www.example.com/a?b&_escaped_fragment_=*': give it as of pretty URLs, "
+        "such as /#!/items/",
+    ),
     ({"tag": "a b"}, "tag: 'a b': give 1 to 128 ASCII characters without commas and spaces"),
 ]
 
