@@ -40,7 +40,12 @@ from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
-from prerender.urls.references import pretty_links, pretty_reference, without_programs
+from prerender.urls.references import (
+    pretty_links,
+    pretty_reference,
+    without_markdown,
+    without_programs,
+)
 
 _MOST_URLS = 50
 _LONGEST_URL = 500
@@ -154,7 +159,11 @@ class SnapshotBuilder:
         for name, value in forwarding_headers.snapshot_headers(document.headers.items()):
             if name.lower() != "link":
                 yield name.title(), value
-            elif links := without_programs(value):
+                continue
+            links = without_programs(value)
+            if "#!" in target.path:
+                links = without_markdown(links)
+            if links:
                 yield "Link", pretty_links(links, target.url, self._hosts)
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:

@@ -6,7 +6,7 @@ both run the vectors of ``tests/urls/scheme_vectors.json``.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from prerender.urls.addresses import after_host
@@ -54,18 +54,34 @@ def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
 
 def without_programs(value: str) -> str:
     """The value of a Link header without preloads of scripts, which a snapshot does not have."""
-    links = [link for link in _LINK.findall(value) if not _is_of_program(link)]
-    return ", ".join(link.strip() for link in links if link.strip())
+    return _without(value, _is_of_program)
 
 
-def _is_of_program(link: str) -> bool:
-    parameters = {
+def without_markdown(value: str) -> str:
+    """The value of a Link header without the Markdown of its page, which is not that of a state."""
+    return _without(value, _is_markdown)
+
+
+def _without(value: str, is_unwanted: Callable[[Mapping[str, str]], bool]) -> str:
+    links = [link.strip() for link in _LINK.findall(value) if not is_unwanted(_parameters(link))]
+    return ", ".join(filter(None, links))
+
+
+def _parameters(link: str) -> dict[str, str]:
+    return {
         name.lower(): (quoted or bare).lower()
         for name, quoted, bare in reversed(_LINK_PARAMETER.findall(link.partition(">")[2]))
     }
+
+
+def _is_of_program(parameters: Mapping[str, str]) -> bool:
     relations = set(parameters.get("rel", "").split())
     is_program = "modulepreload" in relations or parameters.get("as") == "script"
     return is_program and relations <= {"preload", "modulepreload", "prefetch"}
+
+
+def _is_markdown(parameters: Mapping[str, str]) -> bool:
+    return parameters.get("rel") == "alternate" and parameters.get("type") == "text/markdown"
 
 
 def redirected(page: str, location: str, sites: Collection[str]) -> str:

@@ -242,11 +242,13 @@ async def test_workers_are_the_same_browser(
     assert "de-CH" in of_page
 
 
-async def test_preloads_of_scripts_are_not_in_headers(
+async def test_links_that_are_not_of_the_snapshot_are_not_in_headers(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
+    markdown = '</index.md>; rel="alternate"; type="text/markdown"'
+
     async def answer(_: web.Request) -> web.Response:
-        links = '</a.js>; rel=preload; as=script, </c>; rel="canonical"'
+        links = f'</a.js>; rel=preload; as=script, </c>; rel="canonical", {markdown}'
         return web.Response(
             body=_PAGE,
             content_type="text/html",
@@ -258,6 +260,9 @@ async def test_preloads_of_scripts_are_not_in_headers(
     proxy = await start_proxy((await start_origin(application)).url, {"site": {"url": PUBLIC}})
     reply = await proxy.crawl("/")
     assert "rendered" in reply.text
+    assert reply.headers.getall("Link") == [f'</c>; rel="canonical", {markdown}']
+    # It is that of the page without a state.
+    reply = await proxy.crawl("/#!/state")
     assert reply.headers.getall("Link") == ['</c>; rel="canonical"']
 
 
