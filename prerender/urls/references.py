@@ -30,7 +30,7 @@ def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
     reference stays relative. If an ugly URL has a fragment, a ``#!`` state wins over the value
     of the token, which wins over an anchor.
     """
-    text = reference.strip(_AROUND).translate(_WITHIN)
+    text = stripped(reference)
     before, hash_sign, fragment = text.partition("#")
     pretty = ugly_to_pretty(before)
     if pretty is None or not _is_own(text, base, sites):
@@ -40,6 +40,11 @@ def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
     if fragment.startswith("!"):
         return f"{path}#{fragment}"
     return path + (pretty.location_hash or hash_sign + fragment)
+
+
+def stripped(reference: str) -> str:
+    """A reference without the whitespace that URL parsers ignore."""
+    return reference.strip(_AROUND).translate(_WITHIN)
 
 
 def pretty_links(value: str, base: str, sites: Collection[str]) -> str:

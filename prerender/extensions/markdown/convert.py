@@ -19,9 +19,10 @@ from lxml.html import Element, HtmlElement
 from prerender.extensions.markdown.flatten import flatten
 from prerender.extensions.markdown.tidy import drop, tidy
 from prerender.snapshots.parsed_html import parse
+from prerender.urls.references import stripped
 
 # A part of each key, so that the output of an older version is not used.
-FORMAT = "md4"
+FORMAT = "md5"
 
 _MAIN = XPath('//main | //*[@role="main"]')
 # Without [1], libxml2 collects all ancestors, which takes seconds for deep pages.
@@ -44,9 +45,10 @@ _SLOTS = XPath(".//slot")
 _TEMPLATES = XPath("//template")
 _PICTURES_IN_PLACE = XPath('//img[starts-with(@src, "data:")]')
 _LINKS_TO_CODE = XPath('//a[starts-with(normalize-space(@href), "javascript:")]')
+_REFERENCES = XPath("//a[@href] | //img[@src]")
 _TEXT_LENGTH = XPath("string-length(normalize-space(.))")
 _LIKE_MARKUP = XPath(
-    './/text()[translate(., "<*_`~]", "") != .]'
+    './/text()[translate(., "<*_`~]&", "") != .]'
     "[not(ancestor::code[1] or ancestor::pre[1] or ancestor::kbd[1] or ancestor::samp[1])]"
 )
 _CODE = XPath("//pre/code | //pre[not(code)]")
@@ -54,13 +56,14 @@ _CODE = XPath("//pre/code | //pre[not(code)]")
 _NOT_FOR_LXML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Text that would be read as an element or a comment.
 _LIKE_AN_ELEMENT = re.compile(r"<(?=[A-Za-z/!?])")
-# Text that would be read as emphasis, code, a link or struck out. Underscores within a word, or
-# anything between spaces, would not (CommonMark, section 6.2).
+# Text that would be read as emphasis, code, a link, struck out or an entity. Underscores within a word,
+# or anything between spaces, would not (CommonMark, section 6.2).
 _LIKE_MARKDOWN = re.compile(
     r"(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|\*(?!\s)|(?<!\s)\*|`|~{2,}|\](?=[(\[:])"
+    r"|&(?=#?\w+;)"
 )
 # The converter doubles backslashes, so noncharacters (Unicode, section 23.7) stand for what is escaped.
-_ESCAPED = {ord(character): 0xFDD0 + i for i, character in enumerate("_*`~]")}
+_ESCAPED = {ord(character): 0xFDD0 + i for i, character in enumerate("_*`~]&")}
 _TO_ESCAPES = {place: f"\\{chr(character)}" for character, place in _ESCAPED.items()}
 # How highlighters name the language of code: on the code or on an element around it.
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s?)([\w+#.-]+)")
@@ -95,13 +98,18 @@ def markdown_of(html: bytes, url: str) -> bytes:
     ended = page.getroottree().parser.error_log.last_error
     if ended is not None and ended.type_name == _ENDED:
         raise ValueError(f"{url}: is nested too deep")
-    front = _front_matter(page, url)
-    options = replace(_OPTIONS, base_url=_base(page, url))
+    base = _base(page, url)
+    front = _front_matter(page, url, base)
+    options = replace(_OPTIONS, base_url=base)
     _put_shadow_trees_in_place(page)
     tidy(page)
     drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
     for link in _LINKS_TO_CODE(page):
         del link.attrib["href"]
+    for element in _REFERENCES(page):
+        for name in ("href", "src"):
+            if reference := element.get(name):
+                element.set(name, stripped(reference))
     for element in _SHOWN_BY_SEARCH(page):
         del element.attrib["hidden"]
     for picture in _PICTURES_IN_PLACE(page):
@@ -137,18 +145,26 @@ def _without_breaks(line: re.Match[str]) -> str:
     return _BREAKS.sub("<br>", line[0]).replace("<br> |", " |").replace("| <br>", "| ")
 
 
-def _front_matter(page: HtmlElement, url: str) -> str:
+def _front_matter(page: HtmlElement, url: str, base: str) -> str:
     """The metadata of the head as YAML front matter. A JSON string is valid YAML."""
     titles = page.xpath("//head/title")
     named = {
         "title": " ".join(titles[0].text_content().split()) if titles else "",
         "description": " ".join(page.xpath('string(//meta[@name="description"]/@content)').split()),
-        "url": page.xpath('string(//link[@rel="canonical"]/@href)').strip() or url,
+        "url": _canonical(page, base) or url,
     }
     lines = [
         f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in named.items() if text
     ]
     return "\n".join(["---", *lines, "---", ""])
+
+
+def _canonical(page: HtmlElement, base: str) -> str:
+    reference = stripped(page.xpath('string(//link[@rel="canonical"]/@href)'))
+    try:
+        return reference and urljoin(base, reference)
+    except ValueError:
+        return ""
 
 
 def _base(page: HtmlElement, url: str) -> str:
@@ -244,8 +260,9 @@ def _escape(content: HtmlElement) -> None:
     """Escape text, so that a ``<b>`` or ``__init__`` in it is shown as it is."""
     for text in _LIKE_MARKUP(content):
         element = text.getparent()
-        escaped = _LIKE_AN_ELEMENT.sub("&lt;", _NOT_FOR_LXML.sub("", text))
+        escaped = _NOT_FOR_LXML.sub("", text)
         escaped = _LIKE_MARKDOWN.sub(lambda match: match[0].translate(_ESCAPED), escaped)
+        escaped = _LIKE_AN_ELEMENT.sub("&lt;", escaped)
         if text.is_tail:
             element.tail = escaped
         else:

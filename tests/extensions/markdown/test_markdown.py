@@ -100,6 +100,13 @@ def test_any_accept_field_can_be_read(accept: str) -> None:
         ),
         ("<p><a href=/t>__t__</a>", "[\\_\\_t\\_\\_](https://www.example.com/t)"),
         ("<p>write &lt;script&gt;alert(1)&lt;/script&gt;", "write &lt;script>alert(1)&lt;/script>"),
+        (
+            "<p>write &amp;copy;, &amp;#169;, R&amp;D; &amp; b",
+            "write \\&copy;, \\&#169;, R\\&D; & b",
+        ),
+        ("<p>write <code>&amp;lt;</code> *&lt;i", "write `&lt;` \\*&lt;i"),
+        ("<p><a href=' /t\n/u\t '>t</a>", "[t](https://www.example.com/t/u)"),
+        ("<p><img src='\n/t.png ' alt=t>", "![t](https://www.example.com/t.png)"),
         ("<p>write <code>&lt;b&gt;</code> if 1 &lt; 2", "write `<b>` if 1 < 2"),
         # Lists.
         ("<ul><li>a<ul><li>b</ul></ul>", "- a\n  * b"),
@@ -165,6 +172,20 @@ def test_front_matter() -> None:
         'url: "https://www.example.com/c"',
         "---",
     ]
+
+
+@pytest.mark.parametrize(
+    ("canonical", "url"),
+    [
+        (" c\n", "https://www.example.com/d/c"),
+        ("//other.example/c", "https://other.example/c"),
+        ("http://[", URL),
+        ("", URL),
+    ],
+)
+def test_the_url_in_front_matter_is_absolute(canonical: str, url: str) -> None:
+    html = f"<base href=/d/><link rel=canonical href='{canonical}'><p>x"
+    assert f'\nurl: "{url}"\n' in markdown_of(html.encode(), URL).decode()
 
 
 @given(st.text())
