@@ -19,6 +19,7 @@ from prerender.extensions.markdown.llms import (
     full,
     listed,
     llms_txt,
+    without_copies,
     without_front_matter,
 )
 from prerender.extensions.markdown.snapshots import MarkdownSnapshots
@@ -163,7 +164,8 @@ class LlmsFiles:
                 pages[listed_row.key] = page
             if len(pages) >= MOST_PAGES:
                 break
-        return pages
+        originals = set(without_copies(pages.values()))
+        return {key: page for key, page in pages.items() if page in originals}
 
     async def _page(self, row: Row) -> LlmsPage | None:
         known = self._pages.get(row.key)

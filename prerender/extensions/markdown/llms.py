@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 from prerender.content.page_metadata import read
 from prerender.extensions.markdown.convert import markdown_of
 from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
+from prerender.urls.addresses import page_of, same_page
 
 # The front matter that convert.py adds.
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
@@ -17,12 +18,18 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LlmsPage:
-    """A page in the files; ``text`` is Markdown."""
+    """A page in the files; ``text`` is Markdown. ``canonical``: its canonical URL, or ''."""
 
     url: str
     title: str
     description: str
     text: str
+    canonical: str = ""
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether it names no other page."""
+        return not self.canonical or same_page(self.canonical, self.url)
 
 
 class LlmsPages:
@@ -51,7 +58,25 @@ def listed(url: str, snapshot: Snapshot) -> LlmsPage:
     headers = (value for name, value in snapshot.headers if name.lower() == "x-robots-tag")
     if reading.noindex or is_noindex(headers):
         raise ValueError("robots noindex")
-    return LlmsPage(url, _line(reading.title) or url, _line(reading.description), "")
+    try:
+        canonical = reading.canonical and urljoin(url, reading.canonical)
+    except ValueError:
+        canonical = ""
+    return LlmsPage(url, _line(reading.title) or url, _line(reading.description), "", canonical)
+
+
+def without_copies(pages: Iterable[LlmsPage]) -> list[LlmsPage]:
+    """The pages but those whose canonical URL is that of another one of them."""
+    pages = list(pages)
+    originals = {_page(page.url) for page in pages if page.is_canonical}
+    return [page for page in pages if page.is_canonical or _page(page.canonical) not in originals]
+
+
+def _page(url: str) -> str:
+    try:
+        return page_of(url)
+    except ValueError:
+        return ""
 
 
 def without_front_matter(markdown: bytes) -> str:

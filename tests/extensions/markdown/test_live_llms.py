@@ -145,6 +145,20 @@ async def test_a_store_that_cannot_be_listed_is_left_alone_for_a_while(
     assert (await proxy.get("/llms.txt")).status == 200
 
 
+async def test_a_page_is_listed_at_its_canonical_url(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    def page(canonical: str) -> str:
+        return f"<link rel=canonical href='{canonical}'>{_page('Copy', 'text')}"
+
+    # Two that name each other are both listed, and one whose canonical is not.
+    more = {"a": page("/lamps/"), "b": page("c"), "c": page("b"), "d": page("/new")}
+    proxy = await _stored(start_origin, start_proxy, ["/lamps/", *map("/{}".format, more)], **more)
+    text = (await proxy.get("/llms.txt")).text
+    listed = [name for name in ("lamps/index", *more) if f"({SITE}/{name}.md)" in text]
+    assert listed == ["lamps/index", "b", "c", "d"]
+
+
 def test_sections() -> None:
     paths = ("/about", "/docs/a-b", "/docs/c", "/blog/one", "/#!/x/1", "/#!/x/2", "/how%20to/a",
              "/how%20to/b")  # fmt: skip

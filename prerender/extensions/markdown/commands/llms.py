@@ -63,4 +63,4 @@ async def _collected(
         result = await export.run(urls, defaults.page_count(settings) + AHEAD)
         paths = dict.fromkeys(str(pretty_of(url)) for url in urls)
         written = [pages.by_path[path] for path in paths if path in pages.by_path]
-        return written, result.failures, unread
+        return llms.without_copies(written), result.failures, unread
