@@ -172,6 +172,35 @@ async def by_the_proxy(url: str, client: ClientSession, site: Site, user_agent: 
     return "Via" in site.requests[-1].headers
 
 
+def limited(config: str) -> str:
+    """A configuration with the limit of docs/security.md, but of one request a minute."""
+    block = re.search(r"```nginx\n(.*?)```", text_of(ROOT / "docs/security.md"), re.DOTALL)
+    assert block
+    zone, _, of_server = block[1].partition("server {\n")
+    slow, count = re.subn(r"rate=\S+;", "rate=1r/m;", zone)
+    limit = of_server.removesuffix("}\n").replace(" burst=50", "")
+    assert (count, limit != of_server) == (1, True)
+    # The last server is that of the site.
+    before, _, after = config.rpartition("\nserver {\n")
+    return f"{slow}{before}\nserver {{\n{limit}{after}"
+
+
+@pytest.mark.parametrize("file", PLAIN_FILES, ids=lambda file: file.stem)
+async def test_the_documented_limit_counts_ugly_urls(
+    start_origin: StartOrigin, tmp_path: Path, file: Path
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    port, own = raw.free_port(), int(origin.url.rpartition(":")[2])
+    config = limited(nginx_server.deployed(file.name, tmp_path, port, [own], own))
+    async with nginx_server.running(tmp_path, config, port), ClientSession() as client:
+        for path, wanted in (("/?_escaped_fragment_=", [200, 429]), ("/", [200, 200])):
+            statuses = []
+            for _ in range(2):
+                async with client.get(f"http://127.0.0.1:{port}{path}") as answer:
+                    statuses.append(answer.status)
+            assert statuses == wanted
+
+
 @pytest.mark.parametrize("file", PLAIN_FILES, ids=lambda file: file.stem)
 async def test_nginx_knows_for_whom_it_asks(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, file: Path

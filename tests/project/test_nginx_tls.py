@@ -12,7 +12,14 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.project.test_deploy import DEPLOY, PAGE, SAID_BY_PROXIES, text_of, until_nginx_says
+from tests.project.test_deploy import (
+    DEPLOY,
+    PAGE,
+    SAID_BY_PROXIES,
+    limited,
+    text_of,
+    until_nginx_says,
+)
 from tests.support import nginx_server, raw
 from tests.support.commands import in_
 
@@ -39,12 +46,14 @@ def warnings(config: Path) -> bytes:
 
 @asynccontextmanager
 async def started(
-    folder: Path, certificate: Path, proxy: Proxy, cdn: str
+    folder: Path, certificate: Path, proxy: Proxy, cdn: str, config: str = ""
 ) -> AsyncIterator[tuple[int, int]]:
-    """nginx with the file. Yields its ports for http and https. ``cdn``: whose addresses it trusts."""
+    """nginx with the file, or with ``config``. Yields its ports for http and https. ``cdn``:
+    whose addresses it trusts.
+    """
     http, https = raw.free_ports(2)
     # Not every machine has IPv6.
-    text, count = re.subn(r"^ +listen \[::\].*\n", "", text_of(FILE), flags=re.MULTILINE)
+    text, count = re.subn(r"^ +listen \[::\].*\n", "", config or text_of(FILE), flags=re.MULTILINE)
     assert count == 3
     # Debian has this folder, with nothing of nginx in it.
     (folder / "cache").mkdir()
@@ -140,3 +149,27 @@ async def test_nobody_else_says_who_the_client_is(
     assert not any("evil" in value for value in asked.values())
     assert asked["X-Real-IP"] == "127.0.0.1"
     assert asked["X-Forwarded-For"] == "127.0.0.1, 127.0.0.1"
+
+
+async def test_the_documented_limit_counts_ugly_urls_and_crawlers(
+    proxy: Proxy, certificate: Path, tmp_path: Path
+) -> None:
+    config = limited(text_of(FILE))
+    async with (
+        started(tmp_path, certificate, proxy, "127.0.0.0/8", config) as (_, https),
+        client(certificate) as session,
+    ):
+
+        async def statuses(path: str, address: str, agent: str = "Mozilla/5.0") -> list[int]:
+            """The statuses of two requests."""
+            said = {"X-Forwarded-For": address, "User-Agent": agent}
+            url = f"https://127.0.0.1:{https}{path}"
+            found = []
+            for _ in range(2):
+                async with session.get(url, headers=said) as answer:
+                    found.append(answer.status)
+            return found
+
+        assert await statuses("/?_escaped_fragment_=", "203.0.113.1") == [200, 429]
+        assert await statuses("/", "203.0.113.2", GOOGLEBOT["User-Agent"]) == [200, 429]
+        assert await statuses("/", "203.0.113.1") == [200, 200]
