@@ -7,7 +7,8 @@ time.
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from prerender.config.lists import items_of
 from prerender.config.settings import Settings
 from prerender.config.validation import in_words
 from prerender.errors import ConfigError
@@ -187,7 +189,27 @@ def _explain(detail: ErrorDetails, sources: SettingSources) -> str:
     shown = "***" if hidden else _shown(detail["input"])
     # Nothing is given, but another setting needs a value.
     is_default = detail["input"] in ("", (), []) and _default(section, key) in ("", ())
-    return f"{name}{source}: {'' if is_default else f'{shown}: '}{in_words(detail)}"
+    problem = in_words(detail)
+    # The checks of settings quote the item of a list that is wrong.
+    for text in _texts(detail["input"]):
+        problem = problem.replace(repr(text), "***" if hidden else _masked(text))
+    return f"{name}{source}: {'' if is_default else f'{shown}: '}{problem}"
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The strings in a value that may have a user name and password."""
+    if isinstance(value, str):
+        if "@" in value:
+            yield value
+            with suppress(ValueError):
+                if (items := items_of(value, "")) != [value]:
+                    yield from _texts(items)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
 
 
 def _default(section: str, key: str) -> object:
@@ -202,9 +224,14 @@ def is_secret(section: str, key: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    """The rejected value, without user name and password, even if the URL is misspelled."""
-    text = re.sub(r"^(\W?(?:[a-z]+://)?).*@", r"\1***@", repr(value), flags=re.IGNORECASE)
+    """The rejected value, without user name and password."""
+    text = _masked(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _masked(value: object) -> str:
+    """Without user name and password, even if the URL is misspelled."""
+    return re.sub(r"^(\W?(?:[a-z]+://)?).*@", r"\1***@", repr(value), flags=re.IGNORECASE)
 
 
 def _one_line(problem: str) -> str:

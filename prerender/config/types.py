@@ -150,8 +150,11 @@ def share() -> BeforeValidator:
 def _sitemap_urls(value: object) -> tuple[str, ...]:
     urls = strings_of(value, 'give a list of URLs, for example ["/sitemap.xml"]')
     for url in urls:
-        if not re.fullmatch(r"(https?://[^/\s]+)?/\S*", url):
-            raise ValueError(f"{url!r}: give a URL of the site, or a path that begins with /")
+        if not re.fullmatch(r"(https?://[^/\s@]+)?/\S*", url):
+            raise ValueError(
+                f"{url!r}: give a URL of the site, without user and password, or a path that "
+                "begins with /"
+            )
     return urls
 
 

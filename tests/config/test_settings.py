@@ -671,6 +671,25 @@ def test_passwords_are_not_printed(url: str) -> None:
         assert "3cret" not in said
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SITEMAPS_URLS",
+        "NETWORK_ALLOW",
+        "SITE_HOSTS",
+        "DROP_IN_HOSTS",
+        "SERVER_TRUSTED_PROXIES",
+        "TRIGGERS_NAMESERVERS",
+        "TRIGGERS_EXCLUDE",
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "a.example,{}", '["{}"]'])
+def test_passwords_in_lists_are_not_printed(name: str, form: str) -> None:
+    value = form.format("https://user:s3cret@app/x")
+    said = problem(None, ORIGIN | {f"PRERENDER_{name}": value})
+    assert "s3cret" not in said
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "none.toml"
     assert problem(file, {}) == f"{file}: cannot be read: No such file or directory"
