@@ -131,7 +131,7 @@ Texts = Annotated[
 
 
 class PurgeBody(Body):
-    """At least one of url, prefix, pattern and tag, each a string or a list of strings; or all."""
+    """At least one of url, prefix, pattern and tag, each a string or a list of strings; or only all."""
 
     url: Texts = []
     """Pretty or ugly URLs of the site, with or without scheme and host."""

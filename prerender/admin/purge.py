@@ -53,6 +53,8 @@ class Purging:
     def _purges_of(self, body: PurgeBody) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError."""
         soft = body.soft
+        if body.all and (body.url or body.prefix or body.pattern or body.tag):
+            raise ValueError("all stands alone: it purges every page")
         purges = [Purge("all", soft=soft)] if body.all else []
         purges += [
             Purge("url", with_upper_escapes(self._site.target(text).path), soft)

@@ -281,3 +281,8 @@ async def test_the_command(start_origin: StartOrigin, start_proxy: StartProxy) -
     ended = await run("explain", "/", "--header", "a", "--admin", proxy.admin_url)
     assert (ended.status, ended.out) == (1, b"")
     assert ended.err.endswith(": the token is missing or wrong\n")
+    ended = await run("purge", "--all", "--url", "/", "--admin", proxy.admin_url)
+    assert (ended.status, ended.err) == (
+        2,
+        "prerender purge: --all stands alone: it purges every page\n",
+    )

@@ -114,6 +114,8 @@ REFUSED: list[tuple[object, str]] = [
     ({}, "give from 1 to 1000 purges"),
     ({"all": False}, "give from 1 to 1000 purges"),
     ({"all": 1}, "all: 1: give true or false"),
+    ({"all": True, "url": "/a"}, "all stands alone: it purges every page"),
+    ({"all": True, "tag": ["a"], "soft": True}, "all stands alone: it purges every page"),
     ({"all": True, "soft": "yes"}, "soft: 'yes': give true or false"),
     ({"url": 1}, "url: 1: give a string or a list of strings"),
     ({"url": [1]}, "url: 1: give a string"),

@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     if not targets and not options.all:
         names = ", ".join(f"--{kind}" for kind in _KINDS)
         raise ConfigError([f"nothing to purge: give {names} or --all"])
+    if targets and options.all:
+        raise ConfigError(["--all stands alone: it purges every page"])
     query = {**targets, "all": options.all, "soft": options.soft}
     count = common.admin_of(options).purge(query)
     if options.json:
