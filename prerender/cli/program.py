@@ -20,7 +20,7 @@ from types import ModuleType
 from prerender import __version__, plugins
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
-from prerender.errors import ConfigError, PrerenderError
+from prerender.errors import AdminError, ConfigError, PrerenderError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     except PrerenderError as error:
         terminal.say(f"prerender: {' '.join(str(error).split())}")
-        return FAILED
+        # The proxy validates what the command passes on.
+        refused = isinstance(error, AdminError) and error.answered_with == 400
+        return USAGE if refused else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return status

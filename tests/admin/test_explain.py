@@ -281,6 +281,10 @@ async def test_the_command(start_origin: StartOrigin, start_proxy: StartProxy) -
     ended = await run("explain", "/", "--header", "a", "--admin", proxy.admin_url)
     assert (ended.status, ended.out) == (1, b"")
     assert ended.err.endswith(": the token is missing or wrong\n")
+    own_token = {"PRERENDER_ADMIN_TOKEN": TOKEN}
+    for wrong in (("explain", ""), ("explain", "/", "--header", "a"), ("purge", "--url", "")):
+        ended = await run(*wrong, "--admin", proxy.admin_url, environ=own_token)
+        assert (ended.status, ended.out) == (2, b"")
     ended = await run("purge", "--all", "--url", "/", "--admin", proxy.admin_url)
     assert (ended.status, ended.err) == (
         2,
