@@ -23,8 +23,13 @@ class Site:
         self._default = default
         # Scheme, host and port.
         self.url = str(public.origin())
-        host = re.escape(authority(public))
-        self._named = re.compile(rf"(?:https?://)?{host}(?=[/?#]|\Z)", re.IGNORECASE)
+        # Also as people write an internationalized name.
+        hosts = {
+            authority(public),
+            authority(public).replace(public.raw_host or "", public.host or ""),
+        }
+        host = "|".join(map(re.escape, hosts))
+        self._named = re.compile(rf"(?:https?://)?(?:{host})(?=[/?#]|\Z)", re.IGNORECASE)
 
     def path(self, name: str, text: str, *, starts: tuple[str, ...] = ("/",)) -> str:
         """The path in a parameter, without the site's scheme and host.

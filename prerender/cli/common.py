@@ -19,7 +19,7 @@ from prerender.config.types import PositiveDuration
 from prerender.config.validation import in_words
 from prerender.errors import ConfigError, PrerenderError
 from prerender.telemetry import logs
-from prerender.urls.addresses import pretty_of
+from prerender.urls.addresses import ascii_host, pretty_of
 
 T = TypeVar("T")
 # The important settings, except for the admin token, which other users could see in the process list.
@@ -197,7 +197,7 @@ def site_of(url: str) -> str:
         pretty_of(url)
     except ValueError as error:
         raise ConfigError([f"URL: {error}"]) from error
-    return str(URL(url, encoded=True).origin())
+    return str(URL(ascii_host(url), encoded=True).origin())
 
 
 def settings_for_site(

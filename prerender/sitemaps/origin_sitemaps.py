@@ -1,7 +1,7 @@
 """Reads sitemaps from the origin, as crawlers get them from the site."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from aiohttp import ClientError
 from multidict import CIMultiDict
@@ -15,7 +15,7 @@ from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.sitemaps.parsing import Listed
 from prerender.sitemaps.reading import Chunks, read
-from prerender.urls.addresses import parts_of
+from prerender.urls.addresses import ascii_host, parts_of
 
 _LONGEST_SHOWN = 200
 
@@ -45,8 +45,13 @@ class OriginSitemaps:
 
     def named_by(self, rules: Protego) -> list[str]:
         """The sitemaps of the site that robots.txt names; without any, /sitemap.xml."""
-        of_site = [url for url in rules.sitemaps if url.startswith(f"{self._site}/")]
+        of_site = [url for url in rules.sitemaps if self._has(url)]
         return of_site or [f"{self._site}/sitemap.xml"]
+
+    def _has(self, url: str) -> bool:
+        with suppress(ValueError):
+            return ascii_host(url).startswith(f"{self._site}/")
+        return False
 
     async def read(
         self, sitemaps: list[str], failed: Callable[[SitemapError], None] | None = None
@@ -59,7 +64,7 @@ class OriginSitemaps:
     @asynccontextmanager
     async def _opened(self, url: str) -> AsyncIterator[Chunks]:
         """The body of a file of the site. Raises FetchFailed, SitemapError."""
-        if not url.startswith(f"{self._site}/"):
+        if not self._has(url):
             raise SitemapError(f"{url}: it is not of {self._site}")
         headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
         forwarding_headers.mark(headers, self._public)

@@ -33,7 +33,7 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
 from prerender.http.fields import charset_of, is_html
 from prerender.http.forwarding_headers import authority
-from prerender.urls.addresses import after_host, url_of
+from prerender.urls.addresses import after_host, ascii_host, url_of
 
 # Without the word "prerender", by which middlewares of prerender services recognize a renderer.
 USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
@@ -177,7 +177,7 @@ class CrawlerClient:
     ) -> AsyncIterator[ClientResponse]:
         """The response of a URL. ``compressed``: with its content coding, without a time limit."""
         try:
-            parsed = url_of(url)
+            parsed = url_of(ascii_host(url))
             fields = {**dict(self._site_headers.of(parsed)), **self._fields}
             if user_agent:
                 fields["User-Agent"] = user_agent
@@ -185,7 +185,7 @@ class CrawlerClient:
                 fields["Accept"] = accept
             if compressed:
                 fields["Accept-Encoding"] = "gzip"
-            requested = url
+            requested = ascii_host(url)
             if self._via is not None:
                 site = parsed.origin()
                 fields["Host"] = authority(site)

@@ -16,6 +16,20 @@ def url_of(text: str, *, encoded: bool = True) -> URL:
         raise ValueError("is not a URL") from error
 
 
+def ascii_host(text: str) -> str:
+    """An absolute URL with an internationalized host in ASCII (RFC 5891), as in requests; otherwise
+    unchanged. Raises ValueError.
+    """
+    scheme, mark, _ = text.partition("://")
+    rest = text[len(scheme) + len(mark) :]
+    end = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
+    if not mark or rest[:end].isascii():
+        return text
+    return (
+        f"{scheme}://{url_of(f'{scheme}://{rest[:end]}', encoded=False).raw_authority}{rest[end:]}"
+    )
+
+
 def pretty_of(text: str) -> PrettyURL:
     """The pretty URL, without its host, of an absolute pretty or ugly URL. Raises ValueError."""
     path, fragment = parts_of(text)
@@ -33,7 +47,7 @@ def searched(text: str) -> tuple[str, ...]:
 def parts_of(text: str) -> tuple[str, str]:
     """The path with query, as in a request, and the fragment of an absolute URL. Raises ValueError."""
     try:
-        url = url_of(text)
+        url = url_of(ascii_host(text))
         absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         absolute = False
@@ -56,7 +70,7 @@ def after_host(text: str) -> str:
 def page_of(url: str) -> str:
     """The pretty form of an absolute URL. Raises ValueError."""
     pretty = pretty_of(url)
-    return f"{URL(url, encoded=True).origin()}{pretty}"
+    return f"{URL(ascii_host(url), encoded=True).origin()}{pretty}"
 
 
 def is_ugly(url: str) -> bool:
@@ -76,7 +90,7 @@ def same_page(one: str, other: str) -> bool:
 def site_of(url: str) -> tuple[str, str]:
     """The scheme and the host with port of an absolute URL."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(ascii_host(url))
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
         return parts.scheme, f"{(parts.hostname or '').lower()}:{port}"
     except ValueError:

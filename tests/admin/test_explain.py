@@ -10,6 +10,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from prerender.admin.page_urls import Site as PageURLs
+from prerender.urls.tracking import Tracking
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support.api_description import description
 from tests.support.programs import run
@@ -54,6 +56,15 @@ async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> d
         told: dict[str, Any] = await response.json()
         as_described(told, "Explanation" if expected == 200 else "Problem")
         return told
+
+
+def test_a_site_with_an_internationalized_name() -> None:
+    site = PageURLs(URL("https://münchen.de:8443"), Tracking(()))
+    for host in ("münchen.de", "MÜNCHEN.de", "xn--mnchen-3ya.de"):
+        for named in (f"{host}:8443", f"https://{host}:8443"):
+            assert site.target(f"{named}/a").url == "https://xn--mnchen-3ya.de:8443/a"
+    with pytest.raises(ValueError, match="give a URL of"):
+        site.target("https://munchen.de:8443/a")
 
 
 NEITHER = ("forward", "ordinary", None, "the origin", None)

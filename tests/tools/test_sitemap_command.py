@@ -67,6 +67,18 @@ async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     ElementTree.fromstring(ended.out)
 
 
+async def test_an_internationalized_host_in_both_forms(start_origin: StartOrigin) -> None:
+    given, ascii_form = "https://münchen.de", "https://xn--mnchen-3ya.de"
+    head = f'<link rel="canonical" href="{given}/a">'
+    content = {"/": page(f"{given}/a", f"{ascii_form}/b"), "/a": page(head=head), "/b": page()}
+    origin = await pages(start_origin, content)
+    for site in (given, ascii_form):
+        ended = await run("sitemap", f"{site}/", "--via", origin.url)
+        assert (ended.status, ended.err.splitlines()[-1]) == (0, "3 pages listed, 0 skipped")
+        listed = [entry.url for entry in parse(ended.out, "x")]
+        assert listed == [f"{ascii_form}/", f"{ascii_form}/a", f"{ascii_form}/b"]
+
+
 async def test_pages_without_ugly_urls_by_robots_txt(start_origin: StartOrigin) -> None:
     """They are crawled at their own URLs; states have no other than the ugly ones."""
     opted_in = '<meta name="fragment" content="!">'
