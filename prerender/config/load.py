@@ -78,6 +78,7 @@ def load_with_sources(
         origin.setdefault("url", "http://localhost")
     try:
         settings = Settings.model_validate(values)
+        problems += _same_port(settings)
     except ValidationError as error:
         problems += [
             _explain(detail, sources)
@@ -210,6 +211,18 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
+
+
+def _same_port(settings: Settings) -> Iterator[str]:
+    """What is wrong if both listeners have the same port and address: the error of the second one to
+    listen would name only its own settings.
+    """
+    server, admin = settings.server, settings.admin
+    hosts = {server.host, admin.host}
+    families = {":" in host for host in hosts}
+    overlap = len(hosts) == 1 or (len(families) == 1 and not hosts.isdisjoint(("0.0.0.0", "::")))  # noqa: S104
+    if server.port == admin.port and server.port and overlap:
+        yield f"[server] port: {server.port}: the same as [admin] port"
 
 
 def _default(section: str, key: str) -> object:

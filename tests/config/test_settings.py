@@ -490,6 +490,30 @@ def test_a_setting_that_another_one_needs_is_named() -> None:
     assert said.startswith("[admin] token (from PRERENDER_ADMIN_TOKEN): required because ")
 
 
+@pytest.mark.parametrize(
+    ("server", "admin", "port", "collide"),
+    [
+        ("127.0.0.1", "127.0.0.1", 8000, True),
+        ("0.0.0.0", "127.0.0.1", 8000, True),
+        ("::1", "::", 8000, True),
+        ("127.0.0.2", "127.0.0.1", 8000, False),
+        ("127.0.0.1", "127.0.0.1", 0, False),
+    ],
+)
+def test_listeners_at_the_same_port(server: str, admin: str, port: int, collide: bool) -> None:
+    environ = ORIGIN | {
+        "PRERENDER_SERVER_HOST": server,
+        "PRERENDER_SERVER_PORT": str(port),
+        "PRERENDER_ADMIN_HOST": admin,
+        "PRERENDER_ADMIN_PORT": str(port),
+        "PRERENDER_ADMIN_TOKEN": "a-token-of-some-length",
+    }
+    if collide:
+        assert problem(None, environ) == f"[server] port: {port}: the same as [admin] port"
+    else:
+        assert load(None, environ).server.port == port
+
+
 def test_a_wrong_variable_is_named() -> None:
     said = problem(None, ORIGIN | {"PRERENDER_SERVER_PORT": "http"})
     assert said == f"[server] port (from PRERENDER_SERVER_PORT): 'http': {WHOLE_PORT}"
