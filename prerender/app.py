@@ -9,6 +9,7 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 import os
 import resource
 import secrets
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -245,7 +246,9 @@ def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterat
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        # Numbers of errors of getaddrinfo are of another kind.
+        is_name = isinstance(error, socket.gaierror)
+        reason = error.strerror if is_name else os.strerror(error.errno or 0)
         where = f"{settings.host}:{settings.port}"
         raise ConfigError(
             [f"[{section}] host, port: cannot listen on {where}: {reason}"]

@@ -168,7 +168,9 @@ def _ports(settings: Settings) -> Iterator[Line]:
                 yield Line(f"{name} port", "ok", f"{where} is free")
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            reason = "already in use" if taken else os.strerror(error.errno or 0)
+            is_name = isinstance(error, socket.gaierror)
+            reason = reason_of(error) if is_name else os.strerror(error.errno or 0)
+            reason = "already in use" if taken else reason
             yield Line(
                 f"{name} port",
                 "warning" if taken else "problem",

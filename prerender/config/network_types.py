@@ -72,7 +72,7 @@ def _networks(value: object) -> tuple[Network, ...]:
 def _address(value: str) -> str:
     address = value.strip()
     # An empty address would listen on all addresses.
-    if not address or not address.isprintable():
+    if not address or not address.isprintable() or re.search(r"[\s/@]", address):
         raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
     return address
 

@@ -293,6 +293,20 @@ async def test_serve_on_a_port_that_is_taken() -> None:
     assert "Traceback" not in failed.err
 
 
+async def test_serve_at_a_name_that_is_no_address() -> None:
+    environ = {
+        "PRERENDER_ORIGIN": "http://127.0.0.1:9",
+        "PRERENDER_ADMIN_PORT": "0",
+        "PRERENDER_SERVER_HOST": "none.invalid",
+        "RES_OPTIONS": "timeout:1 attempts:1",
+    }
+    failed = await run("serve", environ=environ)
+    last = failed.err.splitlines()[-1]
+    begin = "prerender serve: [server] host, port: cannot listen on none.invalid:8080: "
+    assert (failed.status, last.startswith(begin)) == (2, True)
+    assert "nknown error" not in last
+
+
 @pytest.mark.ci_only
 async def test_closed_standard_streams(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
