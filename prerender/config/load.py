@@ -98,9 +98,13 @@ def _read_file(
 ) -> bool:
     """Read the file. Returns whether that succeeded."""
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        # Some editors write a byte order mark.
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         problems.append(f"{file}: cannot be read: {error.strerror}")
+        return False
+    except UnicodeDecodeError:
+        problems.append(f"{file}: is not UTF-8")
         return False
     except (ValueError, RecursionError) as error:
         # Not only TOMLDecodeError: very long numbers and deep nesting raise other errors.

@@ -723,6 +723,16 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert problem(tmp_path, {}) == f"{tmp_path}: cannot be read: Is a directory"
 
 
+def test_the_encoding_of_a_file(tmp_path: Path) -> None:
+    text = '[origin]\nurl = "http://app:3000"\n'
+    file = written(tmp_path, text.encode("utf-8-sig"))
+    assert load(file, {}).origin.url == "http://app:3000"
+    for encoding in ("utf-16", "latin-1"):
+        content = f"# ü\n{text}".encode(encoding)
+        file = written(tmp_path, content)
+        assert problem(file, {}) == f"{file}: is not UTF-8"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     file = written(tmp_path, "")
@@ -735,7 +745,6 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     [
         b"[server",
         b"port: 80",
-        b"\xff\xfe",
         b"a = 1\na = 2",
         b"a = " + b"9" * 5000,
         b"a = " + b"[" * 9999,
