@@ -64,7 +64,7 @@ class WatchedFile(Generic[T]):
             return self.content
         if status.st_size > _MOST_BYTES:
             raise ValueError("is too large")
-        content = self._parse(self.path.read_text(encoding="utf-8"))
+        content = self._parse(self.path.read_text(encoding="utf-8-sig"))
         self._read_at = version
         return content
 

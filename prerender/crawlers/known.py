@@ -91,7 +91,7 @@ def built_in() -> Crawlers:
 
 def read(file: Path) -> Crawlers:
     """The crawlers in a file. Raises ValueError with a line for each problem, and OSError."""
-    return parse(file.read_text(encoding="utf-8"))
+    return parse(file.read_text(encoding="utf-8-sig"))
 
 
 def parse(text: str) -> Crawlers:

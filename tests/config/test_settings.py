@@ -7,15 +7,19 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prerender.admin.token_file import TokenFile
 from prerender.config import Settings, load
 from prerender.config.example import example
 from prerender.config.settings import ServerSettings
+from prerender.crawlers import known
+from prerender.crawlers.ranges import RangesFile
 from prerender.errors import ConfigError
 from tests.support.commands import ROOT
 
@@ -731,6 +735,16 @@ def test_the_encoding_of_a_file(tmp_path: Path) -> None:
         content = f"# ü\n{text}".encode(encoding)
         file = written(tmp_path, content)
         assert problem(file, {}) == f"{file}: is not UTF-8"
+
+
+def test_files_that_settings_name_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("a-token-of-some-length", "utf-8-sig")
+    assert TokenFile(str(file)).tokens() == ("a-token-of-some-length",)
+    file.write_text('{"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}', "utf-8-sig")
+    assert ip_address("192.0.2.1") in RangesFile(file)
+    file.write_text("[search]\nExampleBot = {}", "utf-8-sig")
+    assert [one.name for one in known.read(file).crawlers] == ["ExampleBot"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
