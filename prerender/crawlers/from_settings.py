@@ -168,6 +168,13 @@ def files_of_ranges(settings: Settings, crawlers: Crawlers) -> list[tuple[Crawle
     return [(known[name.lower()], file) for name, file in settings.triggers.ranges]
 
 
+def check(settings: Settings) -> None:
+    """Raise ConfigError for what is wrong with the files and names of crawlers, as at the start."""
+    crawlers = crawlers_of(settings)
+    if settings.triggers.verify:
+        _identities(crawlers, files_of_ranges(settings, crawlers), {})
+
+
 def _identities(
     crawlers: Crawlers,
     files: Sequence[tuple[Crawler, str]],

@@ -110,3 +110,16 @@ def test_check_of_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str]) 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("prerender config: [origin] url (from ")
+
+
+def test_the_check_reads_the_ranges_of_crawlers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, said in (("GPTBo", "did you mean GPTBot?"), ("GPTBot", "No such file")):
+        path = tmp_path / "settings.toml"
+        path.write_text(
+            '[origin]\nurl = "http://app:3000"\n[triggers]\nverify = true\n'
+            f'ranges = [{{ name = "{name}", file = "{tmp_path}/none.json" }}]\n'
+        )
+        assert main(["config", "--check", "--config", str(path)]) == 2
+        assert said in capsys.readouterr().err

@@ -11,6 +11,7 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import example, show
 from prerender.config.load import load_with_sources
+from prerender.crawlers import from_settings
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
         return 0 if terminal.write(example.example()) else FAILED
     settings, sources = load_with_sources(options.config, overrides=common.overrides_of(options))
     if options.check:
+        from_settings.check(settings)
         return 0
     if options.json:
         written = terminal.write_json(show.as_json(settings, sources))
