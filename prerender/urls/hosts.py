@@ -60,6 +60,8 @@ def parse(text: str) -> str | Network | Origin:
     """
     if "@" in text:
         raise ValueError("an entry must not contain a user name or password")
+    if re.search(r"\s", text):
+        raise ValueError(f"{text!r} is not a host: {HELP}")
     if "://" in text:
         return _origin(text)
     try:

@@ -60,6 +60,8 @@ MISTAKES = [
     "ftp://example.com",
     "http://",
     "http://a.example/path",
+    "http://a b",
+    "http://a\tb",
     "http://user:secret@a.example",
     "http://*.example.com:81",
     "http://a.example:99999",
