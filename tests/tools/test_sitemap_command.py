@@ -67,6 +67,11 @@ async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     ElementTree.fromstring(ended.out)
 
 
+async def test_a_url_without_a_scheme(site: Site) -> None:
+    ended = await run("sitemap", site.url.removeprefix("http://"))
+    assert (ended.status, ended.err.splitlines()[-1]) == (0, "6 pages listed, 7 skipped")
+
+
 async def test_an_internationalized_host_in_both_forms(start_origin: StartOrigin) -> None:
     given, ascii_form = "https://münchen.de", "https://xn--mnchen-3ya.de"
     head = f'<link rel="canonical" href="{given}/a">'

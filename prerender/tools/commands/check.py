@@ -63,6 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check the site and print a report. Returns 1 if there are errors, or if the score is too low."""
+    options.url = common.with_scheme(options.url)
     site = common.site_of(options.url)
     overrides: dict[str, dict[str, object]] = {
         "origin": {"url": options.via or site},

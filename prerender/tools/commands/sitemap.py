@@ -46,6 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Crawl the site and print or write the sitemap. Raises SitemapError."""
+    options.url = common.with_scheme(options.url)
     site = common.site_of(options.url)
     listed, crawl = common.run(_crawled(options, site))
     if not listed:
