@@ -39,8 +39,9 @@ POLLING_SLICES = 10
 # Frames of other origins, and pages that have broken the probe, do not report pending work: they
 # get some virtual time.
 UNKNOWN_MS = 3000.0
-# Lazy content gets its own time: a page's loops may have used up the budget by then.
-SHOWN_MS = 2000.0
+# Lazy content gets its own time: a page's loops may have used up the budget by then. Counters that
+# begin when they are seen take two to four seconds.
+SHOWN_MS = 5000.0
 
 
 @dataclass(frozen=True, slots=True)
