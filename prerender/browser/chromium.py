@@ -121,6 +121,9 @@ _FLAGS = (
     "--renderer-process-limit=1",
     # As in a visitor's browser, navigator.webdriver is false.
     "--disable-blink-features=AutomationControlled",
+    # A mouse, as on an ordinary desktop: these machines have none. HoverType and PointerType of Blink.
+    "--blink-settings=primaryHoverType=2,availableHoverTypes=2,"
+    "primaryPointerType=4,availablePointerTypes=4",
     # WebRTC would open its own sockets and bypass the gateway.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",

@@ -118,6 +118,8 @@ PAGE = """<!DOCTYPE html><meta name=viewport content="width=device-width">
   say("width", innerWidth);
   say("narrow", matchMedia("(max-width: 600px)").matches);
   say("finger", matchMedia("(pointer: coarse)").matches);
+  say("mouse", ["hover: hover", "any-hover: hover", "pointer: fine", "any-pointer: fine"]
+    .map((query) => matchMedia(`(${query})`).matches));
   say("touch", navigator.maxTouchPoints);
   fetch("/data").then((answer) => answer.text()).then((text) => say("asked", text));
   new Worker("/worker.js").onmessage = (event) => say("worker", event.data);
@@ -175,6 +177,7 @@ def _check(text: str, *, mobile: bool, language: str, weighed: str, number: str)
     assert facts["narrow"] == facts["finger"] == str(mobile).lower()
     assert int(facts["width"]) == (412 if mobile else 1280)
     assert (int(facts["touch"]) > 0) is mobile
+    assert facts["mouse"] == ",".join([str(not mobile).lower()] * 4)
 
 
 SETTINGS: dict[str, dict[str, object]] = {
