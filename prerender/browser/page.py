@@ -203,7 +203,7 @@ class Page:
         started = time.monotonic()
         await settler.restore()
         complaints, malformed = await self._faults(settler, visit)
-        sheets = await self._sheets() if settler.touched_sheets else []
+        sheets = await self._sheets(frame_id) if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = replace(options, cache_buster=departure.cache_buster)
         options = await self._options_for(settler, visit, options)
@@ -457,15 +457,23 @@ class Page:
             return ()
         return tuple(one for one in listed if isinstance(one, int) and one >= 0)
 
-    async def _sheets(self) -> list[Any] | None:
-        """The style sheets that scripts have modified, or None if the page manipulates the result."""
+    async def _sheets(self, frame_id: str) -> list[int | str] | None:
+        """What scripts have modified (probe.SHEETS), or None if the page manipulates the result."""
         try:
             sheets = await self._tab.session.evaluate(probe.SHEETS)
         except CommandFailed:
             return None
         if not isinstance(sheets, list):
             return None
-        return [one for one in sheets if _is_sheet(one)]
+        changes = [one for one in sheets if isinstance(one, int | str)]
+        files = [one[0] for one in sheets if isinstance(one, list) and len(one) == 1]
+        for url in files[:_MOST_ENTRIES]:
+            with suppress(CommandFailed):  # not one of the document's
+                file = await self._tab.session.call(
+                    "Page.getResourceContent", frameId=frame_id, url=str(url)
+                )
+                changes.append(file["content"])
+        return changes
 
     @property
     def _renewing_seconds(self) -> float:
@@ -553,11 +561,4 @@ def _is_attached(value: object) -> bool:
                 for pair in attributes
             )
             return pairs and all(isinstance(state, str) for state in states)
-    return False
-
-
-def _is_sheet(value: object) -> bool:
-    match value:
-        case [int(), str() | None]:
-            return True
     return False

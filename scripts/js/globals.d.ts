@@ -11,5 +11,5 @@ declare const options: {
   remove: string[];
   add: [string, [string, string][], string][];
 };
-declare const sheets: [number, string | null][] | null;
+declare const sheets: (number | string)[] | null;
 declare var moreHtml: string[];

@@ -60,10 +60,31 @@ OTHERS = {
     "imported no more": "<style id=s>@import '/d/a.css'; p { margin: 1px }</style>"
     "<script>onload = () => s.sheet.deleteRule(0)</script>",
 }
+# A declaration sets a part of what another has set with a variable. Chromium has no text for the rest.
+PARTS = """p { --a: 7px; padding: var(--a); padding-left: 0 }
+@media screen { p { border: var(--a) solid; border-left: none } }"""
+VARIABLES = {
+    "variables: inserted": "<style id=s></style><script>"
+    "s.sheet.insertRule('p { padding: var(--a); padding-left: 0 }');"
+    "s.sheet.insertRule('p { --a: 7px }');</script>",
+    "variables: of a changed element": f"<style>/* }} */ {PARTS}</style>"
+    "<script>document.styleSheets[0].insertRule('p { color: red }')</script>",
+    "variables: of a changed file": "<link id=l rel=stylesheet href=/d/b.css>"
+    "<script>onload = () => l.sheet.insertRule('p { color: red }')</script>",
+    "variables: adopted": f"<script>const s = new CSSStyleSheet(); s.replaceSync(`{PARTS}`);"
+    "document.adoptedStyleSheets = [s]</script>",
+}
+ATTRIBUTES = {
+    "variables: of attributes": "<style>p { --a: 7px }</style><script>onload = () => {"
+    "const [one, two] = document.querySelectorAll('p'); one.style.padding = 'var(--a)';"
+    "one.style.paddingLeft = 0; one.style.setProperty('--b', '');"
+    "two.setAttribute('style', 'border: var(--a) solid !important; border-left: 0 !important');"
+    "two.style.color = 'red'; }</script>",
+}
 BODY = "<p>one</p><p class=in>two</p>"
 LOOK = """Array.from(document.querySelectorAll("p"), (p) => {
-  const { color, backgroundImage, content } = getComputedStyle(p);
-  return [color, backgroundImage, getComputedStyle(p, "::after").content];
+  const { color, backgroundImage, borderWidth, padding } = getComputedStyle(p);
+  return [color, backgroundImage, borderWidth, padding, getComputedStyle(p, "::after").content];
 })"""
 
 
@@ -79,7 +100,7 @@ def _changed(by: str, change: str) -> str:
 PAGES = {
     **{f"style: {name}": _page(_changed(STYLE, change)) for name, change in CHANGES.items()},
     **{f"link: {name}": _page(_changed(LINK, change)) for name, change in CHANGES.items()},
-    **{name: _page(head) for name, head in OTHERS.items()},
+    **{name: _page(head) for name, head in {**OTHERS, **VARIABLES, **ATTRIBUTES}.items()},
 }
 
 
@@ -94,7 +115,11 @@ async def proxy() -> AsyncIterator[Proxy]:
     async def sheet(_: web.Request) -> web.Response:
         return web.Response(text=SHEET, content_type="text/css")
 
-    application.add_routes([web.get("/d/a.css", sheet), web.get(r"/{n:\d+}", page)])
+    async def parts(_: web.Request) -> web.Response:
+        return web.Response(text=PARTS, content_type="text/css")
+
+    application.add_routes([web.get("/d/a.css", sheet), web.get("/d/b.css", parts)])
+    application.add_routes([web.get(r"/{n:\d+}", page)])
     async with proxied(application, {"browser": {"pages": 1}}) as proxy:
         yield proxy
 
@@ -102,6 +127,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 # By turns of a style element and of a file.
 SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 5)]
 SOME += [*OTHERS][::4]
+SOME += [*VARIABLES, *ATTRIBUTES]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -147,8 +173,8 @@ async def test_what_no_script_has_changed_stays_as_it_was_written(proxy: Proxy) 
 
 HOSTILE = {
     "no array": "({})",
-    "odd entries": "[5, [0], ['x', 'y'], [0, {}], [0, 1, 2], [99, null], [0.5, null]]",
-    "other rules": "[[0, '</style><b>mine</b>']]",
+    "odd entries": "[5, [0], ['x'], ['/', 1], null, {}, true, 99, 0.5, -1, 'x', '}{']",
+    "other rules": "[0, 'p { color: red; } </style><b>mine</b>']",
 }
 
 

@@ -1,10 +1,12 @@
-import { call, newMap, page, patch, prototypeOf, querySelectorAll } from "./core.js";
+import { call, matched, newMap, newSet, page, patch, prototypeOf, querySelectorAll } from "./core.js";
 import { hide } from "./shadow.js";
 
 // ---- Style sheets that scripts may have modified. Their rules are then in no text of the page, and the original
 // rules of a linked sheet are lost. Every modification begins with one of these calls.
 export const touchedSheets = newMap(); // sheet -> rules of a linked one before the first modification, or null
-const rulesOf = Object.getOwnPropertyDescriptor(prototypeOf("CSSStyleSheet"), "cssRules").get;
+const { CSSStyleSheet } = globalThis;
+const { replaceSync } = CSSStyleSheet.prototype;
+const rulesOf = Object.getOwnPropertyDescriptor(CSSStyleSheet.prototype, "cssRules").get;
 const { from: listed } = Array;
 const sheetText = (sheet) => listed(call(rulesOf, sheet, []), (rule) => rule.cssText).join("\n");
 const touch = (sheet) => {
@@ -14,9 +16,13 @@ const touch = (sheet) => {
   const isLinked = top.ownerNode.localName === "link";
   try { touchedSheets.set(top, isLinked ? sheetText(top) : null); } catch { /* of another site */ }
 };
-for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
+// What scripts have given as rules, if it calls a function: of a shorthand with var() of which a later declaration sets
+// a part, Chromium has no text for the other parts.
+export const ruleSources = newSet();
+for (const method of ["insertRule", "deleteRule", "addRule", "removeRule", "replace", "replaceSync"]) {
   patch(prototypeOf("CSSStyleSheet"), method, (original) => function (...given) {
     touch(this);
+    if (typeof given[0] === "string" && matched(/\(/, given[0])) ruleSources.add(given[0]);
     return call(original, this, given);
   });
 }
@@ -34,15 +40,24 @@ export const refusedStyles = () => {
   });
   return found;
 };
-// [index in document.styleSheets, current rules] of linked sheets that have changed, and [index, null] of others that
-// may have.
+const lacksValue = (text) => matched(/: (?: !important)?;/, text);
+const reads = (source) => {
+  const sheet = new CSSStyleSheet();
+  call(replaceSync, sheet, [source]);
+  return sheetText(sheet);
+};
+// The indexes in document.styleSheets of linked sheets that have changed, and of others that may have; and where rules
+// have a text that lacks values: their sources, and in lists the URLs of files with them.
 export const restyled = () => {
   const found = [];
   listed(page.styleSheets).forEach((sheet, place) => {
     if (!touchedSheets.has(sheet)) return;
     const before = touchedSheets.get(sheet);
     const text = before === null ? null : sheetText(sheet);
-    if (text === null || text !== before) found[found.length] = [place, text];
+    if (text !== null && text === before) return;
+    found[found.length] = place;
+    if (text !== null && lacksValue(text)) found[found.length] = [sheet.href];
   });
+  ruleSources.forEach((source) => { if (lacksValue(reads(source))) found[found.length] = source; });
   return found;
 };

@@ -12,7 +12,7 @@ import { forgetFrame, frameWanted, observers, wantFrame } from "./layout.js";
 import {
   height, isKept, leave, listensToScrolling, listensToSize, nextToVisit, restore, shown, tour, waitingToBeSeen,
 } from "./lazy_content.js";
-import { refusedStyles, restyled, touchedSheets } from "./sheets.js";
+import { refusedStyles, restyled, ruleSources, touchedSheets } from "./sheets.js";
 import { frames, idle } from "./timers.js";
 import "./dialogs.js";
 import "./quotas.js";
@@ -76,7 +76,7 @@ const state = () => {
     mutations,
     sized: listensToSize() ? 1 : 0,
     errors: complaints.size() + malformed.size,
-    sheets: touchedSheets.size,
+    sheets: touchedSheets.size + ruleSources.size,
     attachments,
   };
   forgetFrame();

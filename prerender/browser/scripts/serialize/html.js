@@ -5,6 +5,7 @@ import { ownReference, TOKEN } from "./pretty.js";
 import {
   addMark, animated, copyAnimated, dependsOnState, isAddress, markStates, shadowRoots, withStates,
 } from "./state.js";
+import { lacksValue } from "./sheet_text.js";
 import { adopted, copySheetState, inert, styleText } from "./styles.js";
 import { findUnwanted, isUnwanted, removed, unwanted, unwantedCopies } from "./unwanted.js";
 import { dataScript, prettify } from "./urls.js";
@@ -185,6 +186,21 @@ const nameReferences = (original, from, to) => {
   });
 };
 
+// The text of an attribute may also lack values (sheet_text.js): it gets those that are in force.
+const lacking = "[style*=': ;'], [style*=':  !important;']";
+const addValues = (original, from, to) => {
+  if (!original.querySelector(lacking)) return;
+  from.forEach((element, i) => {
+    const text = on(element, "matches", lacking) ? on(to[i], "getAttribute", "style") : null;
+    if (text === null) return;
+    const inForce = on(element, "computedStyleMap");
+    on(to[i], "setAttribute", "style", text.replace(lacksValue, (whole, name, priority = "") => {
+      const value = inlineStyleOf(element).getPropertyValue(name) === "" ? inForce.get(name) : null;
+      return value ? `${name}: ${value}${priority};` : whole;
+    }));
+  });
+};
+
 // The probe numbers elements in the same order.
 const attached = new Map(options.attached.map(([number, ...rest]) => [number, rest]));
 let elements = 0;
@@ -232,6 +248,7 @@ const complete = (original, copy, isNumbered = true) => {
   }
   for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
   nameReferences(original, from, to);
+  addValues(original, from, to);
   markStates(original, from, to);
   for (let i = 0; i < from.length; i++) {
     const root = shadowRootOf(from[i]);

@@ -10,11 +10,8 @@ export const inert = document.implementation.createHTMLDocument("");
 // A string in a rule must not end the element.
 const asContent = (css) => css.replace(/<(?=\/style)/gi, "\\3c ");
 
-// Sheets that scripts have modified, as reported by the probe: owner -> current rules of a linked sheet, null for
-// others. Without the probe's report, all may be modified.
-const touched = new Map(
-  (sheets ?? []).map(([place, text]) => [document.styleSheets[place]?.ownerNode, text]),
-);
+// The owners of sheets that scripts have modified, as reported by the probe. Without its report, all may be modified.
+const touched = new Set((sheets ?? []).map((place) => document.styleSheets[Number(place)]?.ownerNode));
 // The probe tracks the document's sheets; reading rules without need costs too much.
 const mayDiffer = (style) =>
   sheets === null || touched.has(style) || style.getRootNode() !== document;
@@ -68,12 +65,10 @@ export const copySheetState = (from, to) => {
     to.removeAttribute("title");
   }
   if (from.localName !== "link" || unwantedCopies.has(to)) return;
-  let rules = touched.get(from);
-  if (typeof rules !== "string" && (hasStates || namedStates.length)) {
-    const text = sheetText(sheet);
-    if (text !== null && dependsOnState(text)) rules = text;
-  }
-  if (typeof rules === "string") to.replaceWith(styleOf(withStates(moved(rules, from.href, from.baseURI)), sheet));
+  if (!touched.has(from) && !hasStates && !namedStates.length) return;
+  const rules = sheetText(sheet);
+  if (rules === null || !(touched.has(from) || dependsOnState(rules))) return;
+  to.replaceWith(styleOf(withStates(moved(rules, from.href, from.baseURI)), sheet));
 };
 
 export const adopted = (root) => {
