@@ -55,6 +55,8 @@ OTHERS = {
     "<link rel=stylesheet title=c href='data:text/css,p%7Bcolor:lime%7D'>"
     "<script>onload = () => { l.disabled = true; l.disabled = false; }</script>",
     "a link switched off": f"{LINK}<script>onload = () => {{ l.disabled = true; }}</script>",
+    "a changed link switched off": f"{LINK}<script>onload = () => {{ const {{sheet}} = l;"
+    "sheet.insertRule('b { color: red }'); sheet.disabled = true; }</script>",
     "for print": f"<style media=print>{SHEET}</style>",
     "imported": "<style>@import '/d/a.css'; p { margin: 1px }</style>",
     "imported no more": "<style id=s>@import '/d/a.css'; p { margin: 1px }</style>"
@@ -148,7 +150,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 # By turns of a style element and of a file.
 SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 5)]
 SOME += [*OTHERS][::4]
-SOME += [*VARIABLES, *ATTRIBUTES, *PLACES]
+SOME += [*VARIABLES, *ATTRIBUTES, *PLACES, "a changed link switched off"]
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -65,7 +65,7 @@ export const copySheetState = (from, to) => {
     to.setAttribute("rel", "stylesheet");
     to.removeAttribute("title");
   }
-  if (from.localName !== "link" || unwantedCopies.has(to)) return;
+  if (from.localName !== "link" || sheet.disabled || unwantedCopies.has(to)) return;
   if (!touched.has(from) && !hasStates && !namedStates.length) return;
   const rules = sheetText(sheet);
   if (rules === null || !(touched.has(from) || dependsOnState(rules))) return;
