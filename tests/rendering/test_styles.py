@@ -64,6 +64,7 @@ OTHERS = {
 }
 # A declaration sets a part of what another has set with a variable. Chromium has no text for the rest.
 PARTS = """p { --a: 7px; padding: var(--a); padding-left: 0 }
+p { --u: url(c.png); background: var(--u), url('d.png'); background-size: cover }
 @media screen { p { border: var(--a) solid; border-left: none } }"""
 VARIABLES = {
     "variables: inserted": "<style id=s></style><script>"

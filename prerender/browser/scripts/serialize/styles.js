@@ -35,9 +35,15 @@ const styleOf = (css, sheet) => {
   return style;
 };
 
-// URLs in a linked sheet are relative to it.
-const moved = (css, base, newBase) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole, reference) => {
-  const url = reference.startsWith("#") ? null : resolved(reference, base);
+// URLs in a linked sheet are relative to it. In custom properties they are as the author wrote them. Strings come first:
+// what is in them is no URL.
+const urlsAndStrings = new RegExp([
+  /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/,
+  /(?<![\w-])url\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|((?:[^"'\\)\s]|\\.)+))\s*\)/,
+].map(({ source }) => source).join("|"), "gis");
+const moved = (css, base, newBase) => css.replace(urlsAndStrings, (whole, ...forms) => {
+  const reference = forms.slice(0, 3).find((form) => form !== undefined);
+  const url = reference === undefined || reference.startsWith("#") ? null : resolved(reference, base);
   return url ? `url("${ownReference(url.href, newBase)}")` : whole;
 });
 
