@@ -3,6 +3,7 @@
 import json
 import re
 from html import unescape
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -181,13 +182,16 @@ async def test_urls_are_pretty_and_public(
     content: dict[str, str | web.Response] = {}
     origin = await pages(start_origin, content)
     escaped = origin.url.replace("/", "\\/")
+    numbered = origin.url.replace("/", "\\u002F")
+    shared = quote(origin.url, safe="")
     content["/"] = f"""<head><link rel="canonical" href="/p?_escaped_fragment_=a%2526b%20c">
       <meta property="og:url" content="{SITE}/p?x=1&amp;_escaped_fragment_=k">
       <meta http-equiv="refresh" content="600; url=/p?_escaped_fragment_=later">
-      <script type="application/ld+json">{{"url": "{escaped}\\/p"}}</script></head><body>
+      <script type="application/ld+json">{{"url": "{escaped}\\/p"}}</script>
+      <script type="application/ld+json">{{"url": "{numbered}\\u002Fp"}}</script></head><body>
       <a href="?_escaped_fragment_=">1</a><a href="/p?_escaped_fragment_=a&amp;b=1">2</a>
       <a href="https://other.example/?_escaped_fragment_=x">3</a>
-      <a href="{origin.url}/in">4</a></body>"""
+      <a href="{origin.url}/in">4</a><a href="https://other.example/?u={shared}%2Fp">5</a></body>"""
     proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
     text = (await proxy.crawl("/")).text
     for present in (
@@ -199,6 +203,8 @@ async def test_urls_are_pretty_and_public(
         'href="https://other.example/?_escaped_fragment_=x"',
         f'href="{SITE}/in"',
         '{"url": "https:\\/\\/www.example.com\\/p"}',
+        '{"url": "https:\\u002F\\u002Fwww.example.com\\u002Fp"}',
+        'href="https://other.example/?u=https%3A%2F%2Fwww.example.com%2Fp"',
     ):
         assert present in text, present
     assert "127.0.0.1" not in text
