@@ -203,7 +203,7 @@ class Page:
         started = time.monotonic()
         await settler.restore()
         complaints, malformed = await self._faults(settler, visit)
-        sheets = await self._sheets(frame_id) if settler.touched_sheets else []
+        sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = replace(options, cache_buster=departure.cache_buster)
         options = await self._options_for(settler, visit, options)
@@ -457,7 +457,7 @@ class Page:
             return ()
         return tuple(one for one in listed if isinstance(one, int) and one >= 0)
 
-    async def _sheets(self, frame_id: str) -> list[int | str] | None:
+    async def _sheets(self) -> list[int | str] | None:
         """What scripts have modified (probe.SHEETS), or None if the page manipulates the result."""
         try:
             sheets = await self._tab.session.evaluate(probe.SHEETS)
@@ -465,15 +465,7 @@ class Page:
             return None
         if not isinstance(sheets, list):
             return None
-        changes = [one for one in sheets if isinstance(one, int | str)]
-        files = [one[0] for one in sheets if isinstance(one, list) and len(one) == 1]
-        for url in files[:_MOST_ENTRIES]:
-            with suppress(CommandFailed):  # not one of the document's
-                file = await self._tab.session.call(
-                    "Page.getResourceContent", frameId=frame_id, url=str(url)
-                )
-                changes.append(file["content"])
-        return changes
+        return [one for one in sheets if isinstance(one, int | str)]
 
     @property
     def _renewing_seconds(self) -> float:

@@ -35,7 +35,7 @@ ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
 # The URLs of requests whose responses the page does not use, as one text like the above.
 _UNUSED = 'globalThis[Symbol.for("prerender.probe")]?.unused({})'
 # Style sheets that scripts have modified, as indexes in document.styleSheets, and the sources of rules
-# of which the browser has no full text: as texts, and in lists as URLs of files.
+# of which the browser has no full text.
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 # What scripts have attached to custom elements: [number of the element, [[attribute, value]], [state]].
 ATTACHED = 'globalThis[Symbol.for("prerender.probe")]?.attached()'

@@ -57,6 +57,8 @@ OTHERS = {
     "a link switched off": f"{LINK}<script>onload = () => {{ l.disabled = true; }}</script>",
     "a changed link switched off": f"{LINK}<script>onload = () => {{ const {{sheet}} = l;"
     "sheet.insertRule('b { color: red }'); sheet.disabled = true; }</script>",
+    "a changed link with URLs": "<link id=l rel=stylesheet href=/d/b.css>"
+    "<script>onload = () => l.sheet.insertRule('p { color: red }')</script>",
     "for print": f"<style media=print>{SHEET}</style>",
     "imported": "<style>@import '/d/a.css'; p { margin: 1px }</style>",
     "imported no more": "<style id=s>@import '/d/a.css'; p { margin: 1px }</style>"
@@ -64,7 +66,6 @@ OTHERS = {
 }
 # A declaration sets a part of what another has set with a variable. Chromium has no text for the rest.
 PARTS = """p { --a: 7px; padding: var(--a); padding-left: 0 }
-p { --u: url(c.png); background: var(--u), url('d.png'); background-size: cover }
 @media screen { p { border: var(--a) solid; border-left: none } }"""
 VARIABLES = {
     "variables: inserted": "<style id=s></style><script>"
@@ -72,8 +73,6 @@ VARIABLES = {
     "s.sheet.insertRule('p { --a: 7px }');</script>",
     "variables: of a changed element": f"<style>/* }} */ {PARTS}</style>"
     "<script>document.styleSheets[0].insertRule('p { color: red }')</script>",
-    "variables: of a changed file": "<link id=l rel=stylesheet href=/d/b.css>"
-    "<script>onload = () => l.sheet.insertRule('p { color: red }')</script>",
     "variables: adopted": f"<script>const s = new CSSStyleSheet(); s.replaceSync(`{PARTS}`);"
     "document.adoptedStyleSheets = [s]</script>",
 }
@@ -139,10 +138,11 @@ async def proxy() -> AsyncIterator[Proxy]:
     async def sheet(_: web.Request) -> web.Response:
         return web.Response(text=SHEET, content_type="text/css")
 
-    async def parts(_: web.Request) -> web.Response:
-        return web.Response(text=PARTS, content_type="text/css")
+    async def files(_: web.Request) -> web.Response:
+        text = "p { --u: url(c.png); background: var(--u), url('d.png') }"
+        return web.Response(text=text, content_type="text/css")
 
-    application.add_routes([web.get("/d/a.css", sheet), web.get("/d/b.css", parts)])
+    application.add_routes([web.get("/d/a.css", sheet), web.get("/d/b.css", files)])
     application.add_routes([web.get(r"/{n:\d+}", page)])
     async with proxied(application, {"browser": {"pages": 1}}) as proxy:
         yield proxy
@@ -151,7 +151,13 @@ async def proxy() -> AsyncIterator[Proxy]:
 # By turns of a style element and of a file.
 SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 5)]
 SOME += [*OTHERS][::4]
-SOME += [*VARIABLES, *ATTRIBUTES, *PLACES, "a changed link switched off"]
+SOME += [
+    *VARIABLES,
+    *ATTRIBUTES,
+    *PLACES,
+    "a changed link switched off",
+    "a changed link with URLs",
+]
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -43,7 +43,7 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
             "/ready": "<p>Content<script>prerenderReady = true</script>",
             "/broken": "<p>Content<script>fetch('/data').then((it) => it.json())</script>",
             "/stale": "<p>Content<script type=module src=/old.js></script>",
-            "/data": web.Response(text="{", content_type="application/json"),
+            "/data": web.Response(text='{"name":', content_type="application/json"),
             "/old.js": "<p>Not found",
             "/image": web.Response(body=b"x", content_type="image/png"),
             "/robots.txt": "User-agent: *\nDisallow: /*_escaped_fragment_=no\n",

@@ -223,7 +223,7 @@ async def test_a_proxy_takes_it_in(site: Site, export: Path, start_proxy: StartP
     given = ("import", str(export), "--admin", other.admin_url)
     ended = await run(*given, environ={"PRERENDER_ADMIN_TOKEN": TOKEN})
     said = f"the export is of {site.url}, but this proxy serves https://www.example.com"
-    assert (ended.status, ended.out) == (1, b"")
+    assert (ended.status, ended.out) == (2, b"")
     assert ended.err == f"prerender: {other.admin_url} (--admin): site: {said}\n"
 
 

@@ -22,8 +22,9 @@ MESSAGE_PATIENCE_SECONDS = 0.3
 # After the first message since the page has requested something of it, which may only acknowledge that.
 ACKNOWLEDGED_SECONDS = 1.5
 # If there were longer pauses between its messages, this many times the longest one: pages may collect
-# them until the last one. At most as long as for messages that change the page.
+# them until the last one. At most this long: signs of life are further apart.
 _MESSAGE_PAUSES = 3
+_MOST_MESSAGE_PATIENCE_SECONDS = 1.0
 # If its last message has changed the page: applications that are sent in parts pause for this long.
 DELIVERING_SECONDS = 2.4
 # A response that the gateway has passed on takes a moment to reach the page.
@@ -190,8 +191,9 @@ class Work:
         works = (page.working > 0 or is_moving) and silent < WORK_PATIENCE_SECONDS
         acknowledged = self.acknowledged.at(seconds, page.acknowledged)
         # Who has just changed the page may do so again; a server that only pings has no effect.
-        patience = max(MESSAGE_PATIENCE_SECONDS, _MESSAGE_PAUSES * self.longest_pause)
-        if page.delivering > 0 or patience > DELIVERING_SECONDS:
+        pauses = min(_MESSAGE_PAUSES * self.longest_pause, _MOST_MESSAGE_PATIENCE_SECONDS)
+        patience = max(MESSAGE_PATIENCE_SECONDS, pauses)
+        if page.delivering > 0:
             patience = DELIVERING_SECONDS
         is_expected = silent < patience or seconds - acknowledged.since < ACKNOWLEDGED_SECONDS
         work = replace(self, activity=activity, answered=answered, acknowledged=acknowledged)

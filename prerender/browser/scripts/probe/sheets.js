@@ -46,17 +46,15 @@ const reads = (source) => {
   call(replaceSync, sheet, [source]);
   return sheetText(sheet);
 };
-// The indexes in document.styleSheets of linked sheets that have changed, and of others that may have; and where rules
-// have a text that lacks values: their sources, and in lists the URLs of files with them.
+// The indexes in document.styleSheets of linked sheets that have changed, and of others that may have; and the sources of
+// rules whose text lacks values.
 export const restyled = () => {
   const found = [];
   listed(page.styleSheets).forEach((sheet, place) => {
     if (!touchedSheets.has(sheet)) return;
     const before = touchedSheets.get(sheet);
     const text = before === null ? null : sheetText(sheet);
-    if (text !== null && text === before) return;
-    found[found.length] = place;
-    if (text !== null && lacksValue(text)) found[found.length] = [sheet.href];
+    if (text === null || text !== before) found[found.length] = place;
   });
   ruleSources.forEach((source) => { if (lacksValue(reads(source))) found[found.length] = source; });
   return found;
