@@ -71,7 +71,6 @@ class ProbeState:
     pushed: int = 0
     delivering: int = 0
     attachments: int = 0
-    sized: int = 0
 
     @classmethod
     def read(cls, value: object) -> "ProbeState | None":

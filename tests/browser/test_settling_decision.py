@@ -535,7 +535,6 @@ def test_a_sequence_of_requests_goes_on(changes: dict[str, Any], expected: Step)
 
 HIGHEST = lazy_content.HIGHEST_WINDOW
 MEASURE, FIND, TOUR, SHOWN = map(Show, ("height()", "hasNextToVisit()", "tour()", "shown()"))
-LEAVE, RETURNED = Show("leave()"), Show("returned()", HEIGHT)
 OVER = Slice(decision.FIRST_SLICE_MS)
 
 
@@ -602,57 +601,6 @@ def test_attempts_to_show_content_are_limited() -> None:
     ):
         showing = replace(progress.showing, **limit)
         assert next_step(replace(progress, showing=showing), **added) == QUIET_END
-
-
-@pytest.mark.parametrize(
-    ("sized", "answers", "expected"),
-    [
-        pytest.param(0, [], [QUIET_END], id="does not listen"),
-        pytest.param(1, [None, None], [LEAVE, RETURNED, OVER], id="listens"),
-    ],
-)
-def test_the_window_gets_back_its_height(
-    sized: int, answers: list[object], expected: list[Step]
-) -> None:
-    progress, step = decide(shown_at(3000), seen(unseen=1, sized=sized))
-    steps = [step]
-    for answer in answers:
-        progress, step = after_show(progress, answer)
-        steps.append(step)
-    assert steps == expected
-
-
-@pytest.mark.parametrize(
-    ("is_kept", "expected"),
-    [(True, [QUIET_END]), *((lost, [Show("shown()", 3000), OVER]) for lost in (False, None))],
-)
-def test_a_page_that_loses_content_by_that_keeps_the_window(
-    is_kept: object, expected: list[Step]
-) -> None:
-    progress, _ = decide(shown_at(3000), seen(unseen=1, sized=1))
-    for answer in (None, None):
-        progress, _ = after_show(progress, answer)
-    progress, step = decide(settling(progress), seen(unseen=1, sized=1))
-    assert step == Show("isKept()")
-    progress, step = after_show(progress, is_kept)
-    steps = [step]
-    if isinstance(step, Show):
-        progress, step = after_show(progress, None)
-        steps.append(step)
-        _, last = decide(settling(progress), seen(unseen=1, sized=1))
-        assert last == QUIET_END
-    assert steps == expected
-
-
-def settling(progress: SettlingProgress) -> SettlingProgress:
-    """Before the slice that confirms that the page has settled."""
-    return replace(progress, confirming=seen(), stage=Stage.WORK)
-
-
-def shown_at(height: int) -> SettlingProgress:
-    """The progress of a page after the last attempt, which left the window at this height."""
-    showing = replace(running().showing, height=height, attempts=lazy_content.MOST_SHOWINGS)
-    return settling(running(showing=showing))
 
 
 def test_a_page_that_says_when_it_is_ready_is_not_scrolled() -> None:

@@ -11,7 +11,6 @@ The rules, which apply in this order after each step:
    time if only they are left.
 6. That nothing is pending counts only if a short slice confirms it, without any activity.
 7. Then content that waits to become visible is made visible (lazy_content.py), and the page goes on.
-   At the end, the window gets back its height.
 
 A page without a probe, or with frames of other origins, gets a fixed time. A used-up budget ends
 any page. ``begin`` returns the first step, and ``decide`` and ``after_show`` the next one.
@@ -43,8 +42,6 @@ UNKNOWN_MS = 3000.0
 # Lazy content gets its own time: a page's loops may have used up the budget by then. Counters that
 # begin when they are seen take two to four seconds.
 SHOWN_MS = 5000.0
-# For what a page does when its window gets another height, usually after 100 to 250 ms.
-RESIZED_MS = 500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +130,7 @@ class Stage(Enum):
 class SettlingProgress:
     """How far a page is. ``confirming``: the observation that a short slice has to confirm.
 
-    ``reason``: why it has settled, while content is made visible. ``sized``: whether it listens to the
-    size of its window.
+    ``reason``: why it has settled, while content is made visible.
     """
 
     budget: Budget
@@ -146,7 +142,6 @@ class SettlingProgress:
     loops: Loops = field(default_factory=Loops)
     confirming: Observation | None = None
     reason: SettleReason | None = None
-    sized: bool = False
 
 
 SettlingDecision = tuple[SettlingProgress, Step]
@@ -192,7 +187,7 @@ def after_show(progress: SettlingProgress, measured: object) -> SettlingDecision
         return progress, step
     if not step:
         assert progress.reason is not None
-        return _end(progress, progress.reason)
+        return progress, Done(progress.reason)
     return _slice(progress, replace(progress.slices, last=FIRST_SLICE_MS))
 
 
@@ -235,21 +230,11 @@ def _judge(progress: SettlingProgress, seen: Observation) -> SettlingDecision:
     if reason is SettleReason.NOTHING_PENDING and _goes_on(progress, seen):
         return _slice(progress, progress.slices)
     page, seconds = seen.page, seen.seconds - progress.turns.lost_seconds
-    progress = replace(progress, sized=page is not None and page.sized > 0)
     may_show = page and page.unseen and not page.ready
     if page and may_show and progress.showing.may_begin(page.mutations, seconds):
         showing, step = progress.showing.begin(page.mutations, seconds)
         # Loops may have used up the budget.
         budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
-        return replace(progress, showing=showing, budget=budget, reason=reason), step
-    return _end(progress, reason)
-
-
-def _end(progress: SettlingProgress, reason: SettleReason) -> SettlingDecision:
-    """End, after the window has got back its height."""
-    if ending := progress.showing.end(sized=progress.sized):
-        showing, step = ending
-        budget = replace(progress.budget, left=max(progress.budget.left, RESIZED_MS))
         return replace(progress, showing=showing, budget=budget, reason=reason), step
     return progress, Done(reason)
 

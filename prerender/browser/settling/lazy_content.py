@@ -2,8 +2,7 @@
 
 The window grows to the height of the page. Content that remains invisible is scrolled to: in scrolling
 elements, and in pages that grow with their window (sections of its height), in a window of the
-ordinary height. At the end, a page that listens to the size of its window gets back the ordinary one,
-unless it loses content by that.
+ordinary height.
 """
 
 from dataclasses import dataclass, replace
@@ -32,8 +31,6 @@ class Show:
 
 _MEASURE = Show("height()")
 _FIND = Show("hasNextToVisit()")
-_LEAVE = Show("leave()")
-_CHECK = Show("isKept()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,7 @@ class Showing:
     """The attempts to make content visible. Heights are those of the window in CSS pixels.
 
     ``began``: when the first attempt began, in seconds. ``mutations``: of the page, before the last
-    attempt. ``grows``: the page grows with its window. ``left``: the height of the window before it got
-    back the ordinary one. ``step``: the last step.
+    attempt. ``grows``: the page grows with its window. ``step``: the last step.
     """
 
     ordinary_height: int
@@ -51,13 +47,10 @@ class Showing:
     began: float = 0.0
     mutations: int = 0
     grows: bool = False
-    left: int = 0
     step: Show = _MEASURE
 
     def may_begin(self, mutations: int, seconds: float) -> bool:
         """Whether another attempt is allowed."""
-        if self.left:
-            return False
         if self.attempts < MOST_SHOWINGS:
             return True
         is_productive = (
@@ -71,19 +64,6 @@ class Showing:
         began = self.began if self.attempts else seconds
         begun = replace(self, attempts=self.attempts + 1, began=began, mutations=mutations)
         return begun._next(_FIND if self.grows else _MEASURE)
-
-    def end(self, *, sized: bool) -> tuple[Self, Show] | None:
-        """What is still to be done for a page that has settled.
-
-        ``sized``: it listens to the size of its window.
-        """
-        if sized and not self.left and self.height != self.ordinary_height:
-            return replace(self, left=self.height)._next(_LEAVE)
-        return self._next(_CHECK) if self.step == self._returned else None
-
-    @property
-    def _returned(self) -> Show:
-        return Show("returned()", self.ordinary_height)
 
     def after(self, measured: object) -> tuple[Self, Show | bool]:
         """The next step after the page's answer to the last one. Or, after the last step of an
@@ -100,10 +80,6 @@ class Showing:
                 return replace(self, grows=True)._next(Show("tour()", self.ordinary_height))
             case Show("hasNextToVisit()"):
                 return self._next(Show("tour()")) if measured else (self, False)
-            case Show("leave()"):
-                return self._next(self._returned)
-            case Show("isKept()"):
-                return (self, False) if measured else self._next(Show("shown()", self.left))
         return self, True
 
     def _measured(self, page_height: int) -> tuple[Self, Show]:

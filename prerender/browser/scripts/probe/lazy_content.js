@@ -3,7 +3,7 @@ import {
   querySelectorAll, realFrame,
 } from "./core.js";
 import { forEachFrame } from "./document.js";
-import { awaitSight, onAccess, unseen, wantFrame } from "./layout.js";
+import { awaitSight, unseen, wantFrame } from "./layout.js";
 import { shadowRoots } from "./shadow.js";
 
 // ---- Content that waits to become visible: observed elements, lazy images, and scroll listeners.
@@ -16,12 +16,10 @@ const parentElement = Object.getOwnPropertyDescriptor(Node.prototype, "parentEle
 const isConnected = Object.getOwnPropertyDescriptor(Node.prototype, "isConnected").get;
 const scrollWindow = globalThis.scrollTo?.bind(globalThis);
 const scrolled = newSet(); // targets of scroll listeners
-let sized = false; // whether something listens to the size of the window
 const visited = newSet(); // elements that were scrolled to, with or without effect
 patch(EventTarget.prototype, "addEventListener", (original) => function (...given) {
   const result = original.apply(this, given);
   if (given[0] === "scroll") scrolled.add(this ?? globalThis);
-  if (given[0] === "resize" || (given[0] === "change" && this instanceof MediaQueryList)) sized = true;
   if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) awaitSight(this, this);
   return result;
 });
@@ -118,51 +116,6 @@ export const shown = () => {
       dispatchEvent.call(target, new ScrollEvent("scroll", { bubbles: target === document }));
     });
   });
-};
-
-// ---- The ordinary height of the window, after it was as high as the page. What depends on the height of the window gets
-// back its size, but lists may remove rows that are no longer in the window, and elements what has revealed them.
-for (const [owner, property] of [[globalThis, "onresize"], [MediaQueryList.prototype, "onchange"]]) {
-  onAccess(owner, property, "set", () => { sized = true; });
-}
-patch(MediaQueryList.prototype, "addListener", (original) => function (...given) {
-  sized = true;
-  return original.apply(this, given);
-});
-export const listensToSize = () => sized;
-const { createTreeWalker } = Document.prototype;
-const { nextNode } = TreeWalker.prototype;
-const { observe: observeChanges, takeRecords: takeChanges } = MutationObserver.prototype;
-const { SHOW_ELEMENT, SHOW_TEXT } = NodeFilter;
-const { MutationObserver: AttributeObserver } = globalThis;
-const countNodes = () => {
-  let nodes = 0;
-  const count = (root) => {
-    const walker = call(createTreeWalker, document, [root, SHOW_ELEMENT | SHOW_TEXT]);
-    while (call(nextNode, walker, [])) nodes++;
-  };
-  count(document);
-  shadowRoots.forEach(count);
-  return nodes;
-};
-const changed = newSet(); // elements with changed attributes
-let nodesBefore = 0;
-const noteChanged = (records) => { for (let i = 0; i < records.length; i++) changed.add(records[i].target); };
-const attributes = new AttributeObserver(noteChanged);
-export const leave = () => {
-  nodesBefore = countNodes();
-  const observeIn = (root) => call(observeChanges, attributes, [root, { attributes: true, subtree: true }]);
-  observeIn(document);
-  shadowRoots.forEach(observeIn);
-};
-export const isKept = () => {
-  noteChanged(call(takeChanges, attributes, []));
-  let kept = countNodes() >= nodesBefore;
-  changed.forEach((element) => {
-    const { top, bottom } = getBoundingClientRect.call(element);
-    if (top >= page.innerHeight || bottom <= 0) kept = false;
-  });
-  return kept;
 };
 
 // Whether an element can be scrolled to: one of this page or its frames, with a box (undisplayed ones have none).

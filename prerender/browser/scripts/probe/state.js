@@ -9,9 +9,7 @@ import {
 import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
 import { attached, attachments } from "./internals.js";
 import { forgetFrame, frameWanted, observers, wantFrame } from "./layout.js";
-import {
-  height, isKept, leave, listensToScrolling, listensToSize, nextToVisit, restore, shown, tour, waitingToBeSeen,
-} from "./lazy_content.js";
+import { height, listensToScrolling, nextToVisit, restore, shown, tour, waitingToBeSeen } from "./lazy_content.js";
 import { refusedStyles, restyled, ruleSources, touchedSheets } from "./sheets.js";
 import { frames, idle } from "./timers.js";
 import "./dialogs.js";
@@ -74,7 +72,6 @@ const state = () => {
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && page.scrollY === 0 ? 1 : 0),
     mutations,
-    sized: listensToSize() ? 1 : 0,
     errors: complaints.size() + malformed.size,
     sheets: touchedSheets.size + ruleSources.size,
     attachments,
@@ -107,9 +104,7 @@ state.has = (urls) => {
   }
   return true;
 };
-state.sight = {
-  height, shown, tour, restore, leave, returned: wantFrame, isKept, nextToVisit, hasNextToVisit: () => nextToVisit() !== null,
-};
+state.sight = { height, shown, tour, restore, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- Two lists for the site's owner: errors of the page's scripts, and data that cannot be parsed, by its URLs.
 // Separated by a zero character; FATAL marks errors that ended a script. The page can neither change nor replace them.
