@@ -76,26 +76,6 @@ VARIABLES = {
     "variables: adopted": f"<script>const s = new CSSStyleSheet(); s.replaceSync(`{PARTS}`);"
     "document.adoptedStyleSheets = [s]</script>",
 }
-ADOPT = "const s = new CSSStyleSheet(); s.replaceSync(css); root.adoptedStyleSheets = [s]; }"
-IN_SHADOW = "document.body.innerHTML = '<div></div>';" + (
-    "const root = document.querySelector('div').attachShadow({mode: 'open'}); root.innerHTML = "
-)
-# Adopted sheets come last, and do not count as content.
-PLACES = {
-    "adopted: before a style in the body": "<script>onload = () => { const root = document;"
-    "document.body.insertAdjacentHTML('beforeend', '<style>@layer b { p { color: blue } }</style>');"
-    f"const css = '@layer a {{ p {{ color: red }} }} :last-child {{ padding: 1px }}'; {ADOPT}</script>",
-    "adopted: by a root with a style": f"<script>onload = () => {{ {IN_SHADOW}"
-    "'<style>p { color: blue }</style><p>one</p><p>two</p>';"
-    f"const css = 'p {{ color: red }} p:nth-child(2) {{ padding: 1px }}'; {ADOPT}</script>",
-    "adopted: by a root with an open style": f"<script>onload = () => {{ {IN_SHADOW}"
-    "'<style>p { color: blue</style><p>one</p><p>two</p>';"
-    f"const css = 'p {{ color: red }}'; {ADOPT}</script>",
-    "adopted: by a root without": f"<script>onload = () => {{ {IN_SHADOW}'<p>one</p><p>two</p>';"
-    f"const css = 'p:first-child {{ color: red }} p:nth-child(2) {{ padding: 1px }}'; {ADOPT}</script>",
-    "adopted: counting from the end": f"<script>onload = () => {{ {IN_SHADOW}'<p>one</p><p>two</p>';"
-    f"const css = 'p:last-child {{ color: red }}'; {ADOPT}</script>",
-}
 ATTRIBUTES = {
     "variables: of attributes": "<style>p { --a: 7px }</style><script>onload = () => {"
     "const [one, two] = document.querySelectorAll('p'); one.style.padding = 'var(--a)';"
@@ -104,11 +84,10 @@ ATTRIBUTES = {
     "two.style.color = 'red'; }</script>",
 }
 BODY = "<p>one</p><p class=in>two</p>"
-ROOT = 'document.querySelector("div")?.shadowRoot ?? document'
-LOOK = """Array.from((ROOT).querySelectorAll("p"), (p) => {
+LOOK = """Array.from(document.querySelectorAll("p"), (p) => {
   const { color, backgroundImage, borderWidth, padding } = getComputedStyle(p);
   return [color, backgroundImage, borderWidth, padding, getComputedStyle(p, "::after").content];
-})""".replace("ROOT", ROOT)
+})"""
 
 
 def _page(head: str) -> str:
@@ -123,7 +102,7 @@ def _changed(by: str, change: str) -> str:
 PAGES = {
     **{f"style: {name}": _page(_changed(STYLE, change)) for name, change in CHANGES.items()},
     **{f"link: {name}": _page(_changed(LINK, change)) for name, change in CHANGES.items()},
-    **{name: _page(head) for name, head in {**OTHERS, **VARIABLES, **ATTRIBUTES, **PLACES}.items()},
+    **{name: _page(head) for name, head in {**OTHERS, **VARIABLES, **ATTRIBUTES}.items()},
 }
 
 
@@ -151,13 +130,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 # By turns of a style element and of a file.
 SOME = [f"{('style', 'link')[n % 2]}: {[*CHANGES][n]}" for n in range(0, len(CHANGES), 5)]
 SOME += [*OTHERS][::4]
-SOME += [
-    *VARIABLES,
-    *ATTRIBUTES,
-    *PLACES,
-    "a changed link switched off",
-    "a changed link with URLs",
-]
+SOME += [*VARIABLES, *ATTRIBUTES, "a changed link switched off", "a changed link with URLs"]
 
 
 @pytest.mark.asyncio(loop_scope="module")

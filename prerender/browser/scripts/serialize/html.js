@@ -6,7 +6,7 @@ import {
   addMark, animated, copyAnimated, dependsOnState, isAddress, markStates, shadowRoots, withStates,
 } from "./state.js";
 import { lacksValue } from "./sheet_text.js";
-import { addAdopted, copySheetState, inert, styleText } from "./styles.js";
+import { adopted, copySheetState, inert, styleText } from "./styles.js";
 import { findUnwanted, isUnwanted, removed, unwanted, unwantedCopies } from "./unwanted.js";
 import { dataScript, prettify } from "./urls.js";
 
@@ -126,7 +126,8 @@ const frameText = (frame) => {
   } catch { return null; }
   if (live) {
     complete(live, root, false);
-    addAdopted(shown, root);
+    const style = adopted(shown);
+    if (style) root.append(style);
   }
   clean(root);
   if (live) separateHead(root, isShown(shown.head));
@@ -276,10 +277,10 @@ const declared = (host, copy, root, isNumbered) => {
   // Closed ones, too: a snapshot has no scripts to hide it from, and readers that walk the DOM can read it.
   template.setAttribute("shadowrootmode", "open");
   if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
+  const style = adopted(root);
   const content = copied(root, isNumbered);
   nameSlots(host, copy, root, content);
-  addAdopted(root, content);
-  template.content.append(...content.childNodes);
+  template.content.append(...(style ? [style] : []), ...content.childNodes);
   return template;
 };
 
@@ -364,7 +365,8 @@ const html = () => {
   const root = inert.importNode(document.documentElement, true);
   withoutRefusedStyles(root);
   complete(document.documentElement, root);
-  addAdopted(document, root);
+  const style = adopted(document);
+  if (style) (root.querySelector("head") ?? root).append(style);
   for (const copy of unwantedCopies) on(copy, "remove");
   root.querySelector("head")?.append(...options.add.map(tagOf));
   clean(root);

@@ -1,4 +1,3 @@
-import { localNameOf, parentOf } from "./elements.js";
 import { ownReference, resolved } from "./pretty.js";
 import { sheetText } from "./sheet_text.js";
 import { dependsOnState, hasStates, namedStates, withStates } from "./state.js";
@@ -78,7 +77,7 @@ export const copySheetState = (from, to) => {
   to.replaceWith(styleOf(withStates(moved(rules, from.href, from.baseURI)), sheet));
 };
 
-const adopted = (root) => {
+export const adopted = (root) => {
   const inForce = Array.from(root.adoptedStyleSheets ?? []).filter((sheet) => !sheet.disabled);
   const groups = inForce.map((sheet) => {
     const text = sheetText(sheet);
@@ -86,37 +85,7 @@ const adopted = (root) => {
   });
   const text = groups.filter(Boolean).join("\n");
   if (!text) return null;
-  return withStates(asContent(text));
-};
-
-const isLeftOut = (element) => {
-  for (let at = element; at; at = parentOf(at)) {
-    if (unwantedCopies.has(at) || localNameOf(at) === "noscript") return true;
-  }
-  return false;
-};
-const isClosed = (css) => {
-  parsed.textContent = css;
-  const { length } = parsed.sheet.cssRules;
-  parsed.textContent = `${css}\nx{}`;
-  return parsed.sheet.cssRules.length === length + 1;
-};
-const takesMore = (owner) => owner.localName === "style" && !owner.hasAttribute("media") &&
-  ["", "text/css"].includes((owner.getAttribute("type") ?? "").toLowerCase()) && isClosed(owner.textContent);
-const countsFromStart = /:(?:first|nth)-child/, countsFromEnd = /:(?:last|nth-last)-child/;
-// Adopted sheets come after all others of their root (CSSOM, "document or shadow root CSS style sheets"). Among content,
-// one more element would change what :nth-child() selects, so the last <style> gets them if it can.
-export const addAdopted = (root, copy) => {
-  const css = adopted(root);
-  if (!css) return;
   const style = inert.createElement("style");
-  style.textContent = css;
-  const owners = Array.from(copy.querySelectorAll("style, link[rel~='stylesheet' i]"));
-  const last = owners.findLast((owner) => !isLeftOut(owner));
-  const head = root.host ? null : copy.querySelector("head");
-  const place = root.host ? copy : copy.querySelector("body") ?? copy;
-  if (head && (!last || head.contains(last))) head.append(style);
-  else if (last && takesMore(last)) last.textContent += `\n${css}`;
-  else if (!last && countsFromEnd.test(css) && !countsFromStart.test(css)) place.prepend(style);
-  else place.append(style);
+  style.textContent = withStates(asContent(text));
+  return style;
 };
