@@ -57,7 +57,9 @@ class Target:
         variant: Variant = ORDINARY,
     ) -> "Target":
         """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
-        pretty = PrettyURL(tracking.without(pretty.path), tracking.without(pretty.fragment))
+        state, hash_sign, anchor = pretty.fragment.partition("#")
+        state = tracking.without(state) + hash_sign + anchor
+        pretty = PrettyURL(tracking.without(pretty.path), state)
         # Only of the state: origins may redirect from one spelling of their paths to the other.
         path = pretty.path + with_upper_escapes(pretty.location_hash)
         url = f"{public.origin()}{path}"

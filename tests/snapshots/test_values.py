@@ -99,6 +99,9 @@ def test_what_the_browser_opens_has_no_tracking_parameters() -> None:
     assert target.request_target == "/p?a=1"
     assert target.path == "/p?a=1#!/s"
     assert target == Target.of(PUBLIC, PrettyURL("/p?a=1&gclid=2", "/s?utm_id=y"), TRACKING)
+    # An anchor is not part of the query in a state.
+    with_anchor = Target.of(PUBLIC, PrettyURL("/p", "/s?utm_source=y#one"), TRACKING)
+    assert with_anchor == Target.of(PUBLIC, PrettyURL("/p", "/s#one"), TRACKING)
     assert target == Target.of(PUBLIC, PrettyURL("/p?a=1", "/s"), TRACKING)
     state = Target.of(PUBLIC, PrettyURL("/p", "/s?b=2&utm_source=y&c=/utm_x"), TRACKING)
     assert state.path == "/p#!/s?b=2&c=/utm_x"

@@ -202,17 +202,27 @@ const remember = (text, url, type, isRedirected) => {
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
-const { headers: headersOf, redirected: redirectedOf } = Object.getOwnPropertyDescriptors(Response.prototype);
+const {
+  body: responseBodyOf, bodyUsed: bodyUsedOf, headers: headersOf, redirected: redirectedOf, url: responseUrlOf,
+} = Object.getOwnPropertyDescriptors(Response.prototype);
+const { get: isLocked } = Object.getOwnPropertyDescriptor(ReadableStream.prototype, "locked");
 const { get: headerOf } = Headers.prototype;
 const ResponseType = Response;
 const { text: readText } = ResponseType.prototype;
 const { parse } = JSON;
+const isReadable = (response) => {
+  try {
+    const body = call(responseBodyOf.get, response, []);
+    return body !== null && !call(bodyUsedOf.get, response, []) && !call(isLocked, body, []);
+  } catch { return false; /* no response */ }
+};
 patch(Response.prototype, "json", (original) => function (...given) {
-  if (!(this instanceof ResponseType) || this.bodyUsed) return original.apply(this, given); // its TypeError
+  if (!isReadable(this)) return original.apply(this, given); // with its error
   return then.call(call(readText, this, []), (text) => {
     try { return parse(text); } catch {
-      if (isFaulty(text, call(redirectedOf.get, this, []))) noteMalformed(text, this.url);
-      return call(original, new ResponseType(text), []); // with the browser's own message
+      if (isFaulty(text, call(redirectedOf.get, this, []))) noteMalformed(text, call(responseUrlOf.get, this, []));
+      // With the browser's own message. Both methods drop one byte order mark.
+      return call(original, new ResponseType(`\ufeff${text}`), []);
     }
   });
 });

@@ -2,7 +2,8 @@
 // var(), Chromium's text lacks the values of the other parts: such a rule is written as its source has it, which is
 // the text of the element, or what the probe has seen. A custom property may be empty.
 export const lacksValue = /(?<![-\w])(?!--)([-a-z]+): ( !important)?;/g;
-const tokens = /\/\*.*?\*\/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|url\((?:[^"'\\)]|\\.)*\)|\\.|[{};]/gs;
+// What has no end takes the rest, so that each character is read once.
+const tokens = /\/\*.*?(?:\*\/|$)|"(?:[^"\\]|\\.)*(?:"|$)|'(?:[^'\\]|\\.)*(?:'|$)|url\((?:[^"'\\)]|\\.)*\)?|\\.|[{};]/gs;
 
 // Rules of ``css`` with functions: their text in Chromium -> their text in ``css``.
 const sourcesIn = (css) => {
