@@ -202,9 +202,9 @@ const remember = (text, url, type, isRedirected) => {
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);
 };
-const {
-  body: responseBodyOf, bodyUsed: bodyUsedOf, headers: headersOf, redirected: redirectedOf, url: responseUrlOf,
-} = Object.getOwnPropertyDescriptors(Response.prototype);
+const ofResponse = Object.getOwnPropertyDescriptors(Response.prototype);
+const { body: responseBodyOf, bodyUsed: bodyUsedOf, headers: headersOf } = ofResponse;
+const { redirected: redirectedOf, url: responseUrlOf } = ofResponse;
 const { get: isLocked } = Object.getOwnPropertyDescriptor(ReadableStream.prototype, "locked");
 const { get: headerOf } = Headers.prototype;
 const ResponseType = Response;
