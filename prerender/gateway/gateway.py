@@ -312,6 +312,10 @@ class Gateway:
         browser gets as much of the response as tells it where to go, or that it stays. The page's
         virtual time stands still meanwhile."""
         navigation = ask.visit.requests.navigation
+        if not navigation.url and (navigation.ended.is_set() or not navigation.early_url):
+            ask.visit.requests.navigate("")
+            navigation = ask.visit.requests.navigation
+            navigation.early_url = ask.url
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout_at(navigation.deadline),

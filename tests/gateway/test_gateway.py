@@ -328,6 +328,21 @@ async def test_a_navigation_to_a_malformed_redirect(
             assert (answer.status, answer.headers["Location"]) == (302, location)
 
 
+async def test_a_navigation_may_be_reported_after_its_request(start_origin: StartOrigin) -> None:
+    saved = web.Response(body=b"a", headers={"Content-Type": "application/zip"})
+    origin = await pages(start_origin, {"/saved": saved, "/other": "another page"})
+    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"here")
+    headers = {**NAVIGATION, "Sec-Fetch-Dest": "document"}
+    host = "www.example.com"
+    async with PlainClient.open(origin.url) as browser:
+        with browser.visit(1, document) as visit:
+            await browser.request(host, "/", headers=headers)
+            for path, leaving in (("/saved", ""), ("/other", f"http://{host}/other#top")):
+                await browser.request(host, path, headers=headers)
+                visit.requests.navigate(f"http://{host}{path}#top")
+                assert visit.requests.navigation.url == leaving
+
+
 async def test_all_redirects_of_a_navigation_have_one_limit(start_origin: StartOrigin) -> None:
     moved = {"Location": "/loop", "Content-Type": "application/zip"}
     content: dict[str, str | web.Response] = {"/loop": web.Response(status=302, headers=moved)}
