@@ -6,10 +6,8 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
                                             Store       document.fetch                   Gateway
 """
 
-import os
 import resource
 import secrets
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -37,6 +35,7 @@ from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
 from prerender.extension import Proxy
+from prerender.gateway.connection_errors import reason_of_listening
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
@@ -246,10 +245,7 @@ def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterat
     try:
         yield
     except OSError as error:
-        # Numbers of errors of getaddrinfo are of another kind.
-        is_name = isinstance(error, socket.gaierror)
-        reason = error.strerror if is_name else os.strerror(error.errno or 0)
-        where = f"{settings.host}:{settings.port}"
+        where, reason = f"{settings.host}:{settings.port}", reason_of_listening(error)
         raise ConfigError(
             [f"[{section}] host, port: cannot listen on {where}: {reason}"]
         ) from error

@@ -6,7 +6,6 @@ problems come with a remedy. The checks change nothing.
 
 import asyncio
 import errno
-import os
 import resource
 import shutil
 import socket
@@ -43,7 +42,7 @@ from prerender.errors import (
     PrerenderError,
 )
 from prerender.gateway.address_policy import AddressPolicy
-from prerender.gateway.connection_errors import reason_of
+from prerender.gateway.connection_errors import reason_of, reason_of_listening
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http.forwarding_headers import authority, mark
 from prerender.rendering import from_settings
@@ -168,9 +167,7 @@ def _ports(settings: Settings) -> Iterator[Line]:
                 yield Line(f"{name} port", "ok", f"{where} is free")
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            is_name = isinstance(error, socket.gaierror)
-            reason = reason_of(error) if is_name else os.strerror(error.errno or 0)
-            reason = "already in use" if taken else reason
+            reason = "already in use" if taken else reason_of_listening(error)
             yield Line(
                 f"{name} port",
                 "warning" if taken else "problem",

@@ -1,6 +1,7 @@
 """Readable messages for connection errors. Pure."""
 
 import os
+import socket
 import ssl
 
 from aiohttp import (
@@ -30,6 +31,13 @@ def reason_of(error: BaseException) -> str:
         case OSError():
             return _of_system(error)
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def reason_of_listening(error: OSError) -> str:
+    """A one-line message for a socket that cannot listen, without the event loop's own words."""
+    # Numbers of errors of getaddrinfo are of another kind.
+    is_name = isinstance(error, socket.gaierror)
+    return reason_of(error) if is_name else os.strerror(error.errno or 0)
 
 
 def _of_system(error: OSError) -> str:
