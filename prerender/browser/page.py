@@ -205,7 +205,10 @@ class Page:
         complaints, malformed = await self._faults(settler, visit)
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
-        options = replace(options, cache_buster=departure.cache_buster)
+        # A moving drawing differs in each render, and so would the snapshot's ETag.
+        options = replace(
+            options, cache_buster=departure.cache_buster, drawings=not settler.animates
+        )
         options = await self._options_for(settler, visit, options)
         result = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in result.pop("resources"))
@@ -330,8 +333,6 @@ class Page:
         self, settler: Settler, visit: Visit, options: SerializeOptions
     ) -> SerializeOptions:
         """The options with what only this page's scripts and policy tell."""
-        # A moving drawing differs in each render, and so would the snapshot's ETag.
-        options = replace(options, drawings=not settler.animates)
         if visit.has_policy:
             refused = await self._refused_styles()
             options = replace(options, has_policy=True, refused_styles=refused)

@@ -177,7 +177,8 @@ class CrawlerClient:
     ) -> AsyncIterator[ClientResponse]:
         """The response of a URL. ``compressed``: with its content coding, without a time limit."""
         try:
-            parsed = url_of(ascii_host(url))
+            requested = ascii_host(url)
+            parsed = url_of(requested)
             fields = {**dict(self._site_headers.of(parsed)), **self._fields}
             if user_agent:
                 fields["User-Agent"] = user_agent
@@ -185,7 +186,6 @@ class CrawlerClient:
                 fields["Accept"] = accept
             if compressed:
                 fields["Accept-Encoding"] = "gzip"
-            requested = ascii_host(url)
             if self._via is not None:
                 site = parsed.origin()
                 fields["Host"] = authority(site)

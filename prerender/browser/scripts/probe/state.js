@@ -72,7 +72,7 @@ const state = () => {
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && page.scrollY === 0 ? 1 : 0),
     mutations,
-    errors: complaints.size() + malformed.size,
+    errors: complaints + malformed.size,
     sheets: touchedSheets.size + ruleSources.size,
     attachments,
   };
@@ -112,27 +112,22 @@ const MOST_LINES = 20;
 const LONGEST_LINE = 500;
 const { slice: cut, replaceAll } = String.prototype;
 const FATAL = "\x01";
-const newList = () => {
-  let size = 0;
-  let lines = "";
-  const add = (mark, line) => {
-    if (size >= MOST_LINES) return;
-    const begin = call(cut, `${line}`, [0, LONGEST_LINE]);
-    const plain = call(replaceAll, call(replaceAll, begin, ["\0", ""]), [FATAL, ""]);
-    lines += (size++ ? "\0" : "") + mark + plain;
-  };
-  return { add, lines: () => lines, size: () => size };
+let complaints = 0;
+let complaintLines = "";
+const note = (mark, line) => {
+  if (complaints >= MOST_LINES) return;
+  const begin = call(cut, `${line}`, [0, LONGEST_LINE]);
+  const plain = call(replaceAll, call(replaceAll, begin, ["\0", ""]), [FATAL, ""]);
+  complaintLines += (complaints++ ? "\0" : "") + mark + plain;
 };
-const complaints = newList();
 const malformed = newMap(); // texts with their URLs
 // Without scripts, the probe begins only when it is asked.
 state.late = page.readyState === "complete";
 state.errors = () => {
   let urls = "";
   malformed.forEach((url) => { urls += "\0" + url; });
-  return [complaints.lines(), urls];
+  return [complaintLines, urls];
 };
-const note = (mark, text) => complaints.add(mark, text);
 const complain = (...parts) => note("", parts.map(String).join(" "));
 const place = (file, line, column) => (file ? ` (${file}:${line}:${column})` : "");
 listen.call(globalThis, "error", ({ message, filename, lineno, colno }) => {
