@@ -6,7 +6,7 @@ snapshot in the cache.
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -300,6 +300,27 @@ async def test_an_incomplete_page_is_served_where_the_owner_says_so(
     assert "hit" not in again.headers["Cache-Status"]
 
 
+async def _start_beside_api(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    data: Callable[[web.Request], Awaitable[web.Response]],
+    page: Callable[[web.Request, str], Awaitable[web.Response]],
+) -> Proxy:
+    """A proxy of a site whose pages use an API of another origin, which gives ``data``. ``page`` gets
+    the API's URL."""
+    api, application = web.Application(), web.Application()
+    api.router.add_route("*", "/{path:.*}", data)
+    other = await start_origin(api)
+
+    async def respond(request: web.Request) -> web.Response:
+        return await page(request, other.url)
+
+    application.router.add_get("/{path:.*}", respond)
+    site = await start_origin(application)
+    settings = {"site": {"url": PUBLIC}, "network": {"allow": [other.url]}}
+    return await start_proxy(site.url, settings)
+
+
 async def test_a_request_is_missing_if_its_preflight_fails(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -311,20 +332,14 @@ async def test_a_request_is_missing_if_its_preflight_fails(
             return web.Response(status=statuses[request.path], headers=cors)
         return web.json_response({"word": "data"}, headers=cors)
 
-    async def page(request: web.Request) -> web.Response:
-        script = f"""fetch('{other.url}{request.path}', {{ headers: {{ 'X-Key': '1' }} }})
+    async def page(request: web.Request, api: str) -> web.Response:
+        script = f"""fetch('{api}{request.path}', {{ headers: {{ 'X-Key': '1' }} }})
           .then((answer) => answer.json()).then(({{ word }}) => {{ out.textContent = word; }})
           .catch(() => {{ out.textContent = 'wrong'; }})"""
         text = f"<!DOCTYPE html><title>t</title><p id=out></p><script>{script}</script>"
         return web.Response(text=text, content_type="text/html")
 
-    api, application = web.Application(), web.Application()
-    api.router.add_route("*", "/{path:.*}", data)
-    application.router.add_get("/{path:.*}", page)
-    other = await start_origin(api)
-    site = await start_origin(application)
-    settings = {"site": {"url": PUBLIC}, "network": {"allow": [other.url]}}
-    proxy = await start_proxy(site.url, settings)
+    proxy = await _start_beside_api(start_origin, start_proxy, data, page)
     replies = {path: await proxy.crawl(path) for path in statuses}
     assert {path: reply.status for path, reply in replies.items()} == {
         "/works": 200,
@@ -355,20 +370,15 @@ async def test_the_preflight_of_a_beacon_may_fail(
         asked.set()
         return web.Response(status=500)
 
-    async def answer(request: web.Request) -> web.Response:
+    async def page(request: web.Request, api: str) -> web.Response:
         if request.path == "/asked":
             await asked.wait()
         text = f"""<!DOCTYPE html><title>t</title><p>text<script>
-          const url = "{other.url}/metrics"; {script}; fetch("/asked");</script>"""
+          const url = "{api}/metrics"; {script}; fetch("/asked");</script>"""
         return web.Response(text=text, content_type="text/html")
 
-    api, application = web.Application(), web.Application()
-    api.router.add_route("OPTIONS", "/{path:.*}", refuse)
-    application.router.add_get("/{path:.*}", answer)
-    other = await start_origin(api)
-    site = await start_origin(application)
-    settings = {"site": {"url": PUBLIC}, "network": {"allow": [other.url]}}
-    assert (await (await start_proxy(site.url, settings)).crawl("/")).status == 200
+    proxy = await _start_beside_api(start_origin, start_proxy, refuse, page)
+    assert (await proxy.crawl("/")).status == 200
 
 
 @pytest.mark.parametrize("fault", sampled(["500", "hang", "reset"], 3))
