@@ -274,6 +274,7 @@ class Page:
         """Begin a visit. Its departure fails if the page cannot be rendered in this context."""
         self._visit = visit
         departure = Departure(self._tab, url, visit.requests)
+        visit.catch_up = self._tab.catch_up
         visit.when_in_doubt = lambda: departure.fail(NeedsNewContext(_WHOSE))
         return departure
 

@@ -6,6 +6,7 @@ in more ways than can be hidden, and the last page goes on in it while the next 
 
 import time
 from asyncio import Future, gather
+from contextlib import suppress
 from typing import Any
 
 from prerender.browser import probe
@@ -22,6 +23,7 @@ CORRECTED_LEAD_SECONDS = 1.0
 # seconds after the tab was opened, it begins to count again after these 200.
 _ALLOWED_URL_CHANGES = 200
 _AGED_SECONDS = 9.0
+_CATCH_UP_SECONDS = 1.0
 
 
 class Tab:
@@ -92,6 +94,12 @@ class Tab:
     def allowed_more(self) -> bool:
         """Whether the page may have changed its URL more often than in a tab that was just opened."""
         return self._was_old and self._url_changes >= _ALLOWED_URL_CHANGES
+
+    async def catch_up(self) -> None:
+        """Wait until all events that the page has caused so far have been handled: its process sends
+        the response behind them. Not long: a script may keep the page busy."""
+        with suppress(RenderError):
+            await self.session.call("Page.getFrameTree", _CATCH_UP_SECONDS)
 
     async def close(self) -> None:
         """Close the tab, and wait until it is gone, so that no script of its page runs."""

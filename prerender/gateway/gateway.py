@@ -292,14 +292,12 @@ class Gateway:
                 if name in ordinary:
                     headers[name] = ordinary[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
-        # Without Sec-Fetch-Dest, it may be for a frame or by a script.
-        navigation = visit.requests.navigation
-        navigates = url == navigation.request_url
-        posts = navigates and navigation.posts and not exchange.destination
-        is_navigation = "Sec-Fetch-Dest" in request.headers or navigates
-        is_document = exchange.destination == "document" or posts
-        if is_navigation and is_document and visit.is_elsewhere(url):
-            return await self._leave(ask)
+        if _may_navigate(request, exchange) and visit.is_elsewhere(url):
+            if url != visit.requests.navigation.request_url:
+                await visit.catch_up()
+            # Without Sec-Fetch-Dest, it may be for a frame or by a script.
+            if "Sec-Fetch-Dest" in request.headers or url == visit.requests.navigation.request_url:
+                return await self._leave(ask)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
             relayed = await self.egress.relay_websocket(ask)
@@ -312,10 +310,6 @@ class Gateway:
         browser gets as much of the response as tells it where to go, or that it stays. The page's
         virtual time stands still meanwhile."""
         navigation = ask.visit.requests.navigation
-        if not navigation.url and (navigation.ended.is_set() or not navigation.early_url):
-            ask.visit.requests.navigate("")
-            navigation = ask.visit.requests.navigation
-            navigation.early_url = ask.url
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout_at(navigation.deadline),
@@ -334,6 +328,15 @@ class Gateway:
                     navigation.end()
                     return Plain(status=HTTPStatus.NO_CONTENT)
         return Plain(body=b"", content_type="text/html")
+
+
+def _may_navigate(request: BaseRequest, exchange: Exchange) -> bool:
+    """Whether the browser may have requested a document, to show it in place of the page."""
+    # To sites without encryption, it says so by Accept only. A form is posted like that.
+    posts = not exchange.destination and request.method == "POST"
+    return exchange.destination == "document" or (
+        posts and request.headers.get("Accept", "").startswith("text/html")
+    )
 
 
 def _hand_over(document: Document) -> Plain:

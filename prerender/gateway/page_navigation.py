@@ -19,8 +19,7 @@ class PageNavigation:
     """A navigation to ``url``, or none: ''. ``posts``: it submits a form there by POST.
 
     ``request_url``: the URL of its next request, which may be that of a redirect, or ''. ``ended``: set
-    when the browser has left the page or stays there. ``early_url``: the URL of a request that came
-    before the browser had reported the navigation, or ''.
+    when the browser has left the page or stays there.
     """
 
     def __init__(self, url: str = "", *, posts: bool = False) -> None:
@@ -28,7 +27,6 @@ class PageNavigation:
         self.posts = posts
         self.request_url = url.partition("#")[0]
         self.ended = asyncio.Event()
-        self.early_url = ""
         self._redirects = 0
         self._deadline: float | None = None
 

@@ -48,14 +48,7 @@ class PageRequests:
     def navigate(self, url: str, *, posts: bool = False) -> None:
         """Note the URL to which the page navigates, maybe by POST, or '' when the browser has left it
         or stays."""
-        current = self.navigation
-        if url and current.early_url == url.partition("#")[0]:
-            if current.ended.is_set():  # its response has already let the page stay
-                self.navigation = PageNavigation()
-            else:
-                current.url, current.posts, current.early_url = url, posts, ""
-            return
-        current.end()
+        self.navigation.end()
         self.navigation = PageNavigation(url, posts=posts)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from yarl import URL
 
@@ -16,6 +17,9 @@ from prerender.http.retry_after import seconds_of
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.cache_busters import is_same_page
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 # A page with hundreds of frames keeps the browser's main thread busy, which all pages share. The first
 # frames get their documents at once; each further one waits its turn.
@@ -35,7 +39,8 @@ class Visit:
     all visits; ``hanging``: requests that have hung on other pages.
     ``remembered``: state of the visit in the browser that cannot be cleared, or ''.
     ``needs_own_context``: requests cannot be attributed with certainty; ``when_in_doubt`` is called
-    then.
+    then. ``catch_up`` is awaited before a request that may be a navigation: the browser has reported
+    that, but on another connection.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Visit:
         self.remembered = ""
         self.needs_own_context = False
         self.when_in_doubt = _pass
+        self.catch_up: Callable[[], Awaitable[None]] = _up_to_date
         self._connections: set[GatewayConnection] = set()
         self._frames = 0
         self._frame_turn = 0.0
@@ -124,4 +130,8 @@ class Visit:
 
 
 def _pass() -> None:
+    """Do nothing."""
+
+
+async def _up_to_date() -> None:
     """Do nothing."""

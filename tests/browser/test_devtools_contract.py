@@ -367,6 +367,19 @@ async def test_a_page_that_navigates_loads_until_it_leaves_or_stays(
     origin.answer.clear()
 
 
+async def test_a_response_of_the_page_comes_behind_its_events(page: Opened) -> None:
+    await page.show("")
+    navigations: list[str] = []
+    page.session.on(
+        "Page.frameRequestedNavigation", lambda params: navigations.append(params["url"])
+    )
+    with page.visit():
+        evaluation = page.session.evaluate("location = '/hang', 0")
+        async with asyncio.timeout(raw.SECONDS):
+            await asyncio.gather(evaluation, page.session.call("Page.getFrameTree"))
+    assert navigations == [f"{SITE}/hang"]
+
+
 async def test_a_navigation_that_replaces_another_starts_loading_again(page: Opened) -> None:
     shown = page.session.expect("Page.frameStoppedLoading")
     await page.show("")

@@ -18,6 +18,7 @@ from prerender.gateway.document import Document
 from prerender.gateway.gateway import NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.peer_user import Peers
+from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin, StartProxy, pages
@@ -332,15 +333,20 @@ async def test_a_navigation_may_be_reported_after_its_request(start_origin: Star
     saved = web.Response(body=b"a", headers={"Content-Type": "application/zip"})
     origin = await pages(start_origin, {"/saved": saved, "/other": "another page"})
     document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"here")
-    headers = {**NAVIGATION, "Sec-Fetch-Dest": "document"}
     host = "www.example.com"
-    async with PlainClient.open(origin.url) as browser:
-        with browser.visit(1, document) as visit:
-            await browser.request(host, "/", headers=headers)
-            for path, leaving in (("/saved", ""), ("/other", f"http://{host}/other#top")):
-                await browser.request(host, path, headers=headers)
-                visit.requests.navigate(f"http://{host}{path}#top")
-                assert visit.requests.navigation.url == leaving
+    for headers in (NAVIGATION, {**NAVIGATION, "Sec-Fetch-Dest": "document"}):
+        async with PlainClient.open(origin.url) as browser:
+            with browser.visit(1, document) as visit:
+                await browser.request(host, "/", headers=headers)
+                for path, leaving in (("/saved", ""), ("/other", f"http://{host}/other#top")):
+
+                    async def report(visit: Visit = visit, path: str = path) -> None:
+                        visit.requests.navigate(f"http://{host}{path}#top")
+
+                    visit.catch_up = report
+                    left = await browser.request(host, path, headers=headers)
+                    assert left.text == ""
+                    assert visit.requests.navigation.url == leaving
 
 
 async def test_all_redirects_of_a_navigation_have_one_limit(start_origin: StartOrigin) -> None:
